@@ -58,19 +58,21 @@ export function wilsonInterval(successes: number, trials: number): readonly [low
   return [Math.max(0, center - half), Math.min(1, center + half)];
 }
 
-/** A difference between paired values with what the resampling says of it. */
+/** A difference between paired values with its bootstrap interval and p-value. */
 interface PairedDifference {
   /** Mean of b − a. */
   readonly difference: number;
   /** 95 % percentile interval of the bootstrap over the pairs. */
   readonly low: number;
   readonly high: number;
-  /** Two-sided p-value of the exact sign-flip test: the share of sign patterns at least as extreme as what was seen. */
+  /**
+   * Two-sided p-value of the exact sign-flip test: the share of sign patterns at least as extreme as the observed one.
+   */
   readonly p: number;
 }
 
 const RESAMPLES = 10_000;
-/** Up to this many pairs every pattern of signs is tried; beyond, as many are drawn as there are resamples. */
+/** Up to this many pairs all sign patterns are tried; beyond, as many are drawn as there are resamples. */
 const EXACT_PAIRS = 13;
 
 /**

@@ -3,7 +3,7 @@ export interface TrainingSequence {
   readonly tokenIds: Int32Array;
   /** Loss mask: 1 on trained tokens, which the policy sampled. */
   readonly lossMask: Uint8Array;
-  /** Tokens that are predicted at each place instead of `tokenIds`, which the model then reads and does not learn. */
+  /** Tokens to predict at each position instead of `tokenIds`; the model then only reads `tokenIds`. */
   readonly targets?: Int32Array;
   /** Behavior log-probabilities. */
   readonly logProbs: Float32Array;
@@ -26,7 +26,7 @@ export interface TrainingSequence {
   readonly policyGradientWeights?: Float32Array;
   readonly crossEntropyWeights?: Float32Array;
   readonly klWeights?: Float32Array;
-  /** 1 on tokens that a loss treats apart in this optimizer step. */
+  /** 1 on tokens that a loss treats separately in this optimizer step. */
   readonly selected?: Uint8Array;
   /** Weight of the whole sequence in the loss; 1 when absent. */
   readonly weight?: number;

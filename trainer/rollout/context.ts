@@ -18,7 +18,7 @@ export interface ContextSettings {
   readonly window: number;
   /** Longest sequence the policy takes, prompt and response together, in tokens. */
   readonly maxSequenceLength: number;
-  /** Full episodes stay one sequence: one that would have to be cut is too long. */
+  /** Full episodes stay one sequence: an episode that does not fit is too long. */
   readonly whole?: boolean;
 }
 
@@ -28,13 +28,13 @@ export const FULL_CONTEXT: Pick<ContextSettings, 'mode' | 'window'> = { mode: 'f
 export interface ContextStep {
   readonly sequenceId: number;
   readonly append: readonly number[];
-  /** Tokens the response may take; less than asked for where the context is nearly full. */
+  /** Most tokens of the response; less than requested where the context is nearly full. */
   readonly maxNewTokens: number;
 }
 
-/** An episode that does not fit the policy's context: it costs its group. */
+/** An episode does not fit the policy's context: its group is lost. */
 export class EpisodeTooLong extends Error {
-  /** Turn, from 1, at which that was found. */
+  /** Turn, from 1, that did not fit. */
   readonly turn: number;
 
   constructor(message: string, turn: number) {
@@ -63,9 +63,9 @@ interface TurnTokens {
 }
 
 /**
- * The token sequences of one episode. Turns are appended and never tokenized again. Where the context would overflow, or
- * the mode says so, a new sequence begins: the opening, the turns that still fit, the new turn; sampled tokens of earlier
- * sequences are context in it, so that each is trained on once.
+ * The token sequences of one episode. Turns are appended and never tokenized again. Where the context would overflow,
+ * or the mode says so, a new sequence begins: the opening, the turns that still fit, the new turn. Sampled tokens of
+ * earlier sequences are context in it, so each token is trained once.
  */
 export class EpisodeContext {
   readonly #prompt: Prompt;
@@ -78,7 +78,7 @@ export class EpisodeContext {
   #buffer: TokenBuffer | undefined;
   /** Tokens of the open sequence that show turns of earlier ones. */
   #repeated = 0;
-  /** Below 0: no agent has the open sequence yet, which the next turn sends whole. */
+  /** Below 0: no agent has the open sequence yet, so the next turn sends all of it. */
   #sequenceId = -1;
   /** First of the turns that the open sequence holds. */
   #first = 0;
@@ -131,9 +131,9 @@ export class EpisodeContext {
   }
 
   /**
-   * Ends the turn with what was sampled.
-   * @param response the response as later prompts retell it, the prime included
-   * @returns where the tokens stand, and in which of the episode's samples
+   * Ends the turn with the sampled tokens.
+   * @param response the response for later prompts, the prime included
+   * @returns position of the tokens, and which of the episode's samples holds them
    */
   accept(sampled: SampledTokens, response: string): { tokens: [start: number, end: number]; sample: number } {
     if (!this.#buffer || !this.#current) throw new Error('accept without a turn begun');
@@ -148,7 +148,7 @@ export class EpisodeContext {
   }
 
   /**
-   * Tokens that would come after the last response, had the episode another turn; undefined where it is more than one
+   * Tokens that would follow the last response if the episode had another turn; undefined where it is more than one
    * sequence, or where they and one more do not fit.
    */
   following(view: TurnView): Int32Array | undefined {
@@ -178,12 +178,12 @@ export class EpisodeContext {
     return fork;
   }
 
-  /** Tokens of the open sequence that the next turn sends to an agent that has none of them. */
+  /** Tokens of the open sequence that the next turn sends to an agent without any of them. */
   get unsentTokens(): number {
     return this.#sequenceId < 0 ? (this.#buffer?.length ?? 0) : 0;
   }
 
-  /** No agent has the open sequence: its turns were played by nobody. */
+  /** Marks the open sequence as unsent: no agent sampled its turns. */
   unsend(): void {
     this.#sequenceId = -1;
   }
@@ -216,7 +216,7 @@ export class EpisodeContext {
     this.#buffer.addContext(ids);
     const prompt = this.#tokens.turn(view);
     this.#current = { view, prompt };
-    // Turns that share one message have no tokens to themselves.
+    // Turns that share one message have no separate tokens.
     const own = this.#settings.mode === 'single_turn' ? 0 : prompt.length;
     this.#repeated = first < this.#turns.length ? ids.length - own : 0;
     return {

@@ -7,7 +7,7 @@ import type { ServerPool } from '../client/servers.ts';
 import type { PromptTask, TaskDescription } from '../prompts/prompt.ts';
 import type { Tag } from './tag.ts';
 
-/** A tag with what its environment says of itself under the tag's configuration. */
+/** A tag with its environment's description under the tag's configuration. */
 export interface DescribedTag {
   readonly tag: Tag;
   readonly description: TaskDescription;
@@ -15,13 +15,13 @@ export interface DescribedTag {
   readonly actionNames?: ActionNames;
   /** Actions are JSON, which answers write as text. */
   readonly jsonActions: boolean;
-  /** False for an environment that draws nothing and refuses a seed. */
+  /** False for an environment without randomness, which rejects a seed. */
   readonly seedable: boolean;
   /** True if chance after the start has a seed that differs between the members of a group. */
   readonly hasDynamicsSeed: boolean;
   /** States can be copied. */
   readonly copyable: boolean;
-  /** Copies can have fresh streams of chance, and states have names. */
+  /** Copies can have new random streams, and states have names. */
   readonly reseedable: boolean;
   /** Names of the reference policies it has. */
   readonly references: readonly string[];
@@ -30,8 +30,8 @@ export interface DescribedTag {
 }
 
 /**
- * Asks the servers about the environments of the tags, each one that plays it.
- * @throws ServerProblem for an unknown environment or a wrong configuration; ServerUnavailable when none is there
+ * Requests the description of each tag's environment, from every server that plays it.
+ * @throws ServerProblem for an unknown environment or a wrong configuration; ServerUnavailable when none answers
  */
 export function describeTags(servers: ServerPool, tags: readonly Tag[]): Promise<DescribedTag[]> {
   return Promise.all(tags.map(async tag => describedTag(tag, await described(servers, tag))));
@@ -96,14 +96,14 @@ function endsIn(ends: Schemas['Environment']['ends'] | undefined): DescribedTag[
   );
 }
 
-/** True if it can be played at random: it names actions, or has a reference policy that plays at random. */
+/** True if random play is possible: the environment names actions, or has a random reference policy. */
 export function hasRandomPlayer({ actionNames, description, references }: DescribedTag): boolean {
   return (
     actionNames !== undefined || description.exampleActions !== undefined || references.includes('random')
   );
 }
 
-/** An action as an answer writes it. */
+/** An action as text in an answer. */
 export function writtenAction(action: Json, isJson: boolean): string {
   return typeof action === 'string' && !isJson ? action : JSON.stringify(action);
 }

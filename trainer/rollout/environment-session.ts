@@ -6,10 +6,10 @@ import type { BatchReply } from '../client/reply.ts';
 import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
 
-/** Moves to a new session an episode survives. */
+/** Most moves of an episode to a new session. */
 const MAX_MOVES = 5;
 
-/** The session is gone, or stands elsewhere than its reply was lost: it is made again from seed and actions. */
+/** Codes of a session that is gone, or in an unknown state after a lost reply: it is rebuilt from seed and actions. */
 export const LOST_CODES: ReadonlySet<string> = new Set([
   'unknown_session',
   'session_expired',
@@ -17,15 +17,15 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'session_lost',
   'session_rolled_back',
   'wrong_step',
-  // The service behind the environment failed in this step, or in one before.
+  // The service behind the environment failed in this step or an earlier one.
   'remote_failed',
   'episode_over',
 ]);
 
-/** Specification that opens a session, and opens an equal one again. */
+/** Specification that opens a session, and an equal one again. */
 export interface SessionSpec {
   readonly environmentId: string;
-  /** Decides which servers it may be played on, where they have weights by tag. */
+  /** Decides which servers may play it, where they have weights by tag. */
   readonly tag?: string;
   readonly config: JsonObject;
   readonly options?: JsonObject;
@@ -34,7 +34,7 @@ export interface SessionSpec {
   /** Seed of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` continues. */
   readonly dynamicsSeed?: number;
   readonly groupName: string;
-  /** States can be copied; else a branch plays the actions again. */
+  /** States can be copied; otherwise a branch repeats the actions. */
   readonly copyable?: boolean;
   /** Replies name the state. */
   readonly stateKeys?: boolean;
@@ -61,14 +61,14 @@ type OpenedSession = Pick<
   'session_id' | 'episode_id' | 'observation' | 'level_id' | 'state_key'
 >;
 
-/** A fresh stream of chance in the middle of an episode. */
+/** A new random stream in mid-episode. */
 export interface Reseed {
-  /** Steps taken before. */
+  /** Steps before the change. */
   readonly step: number;
   readonly dynamicsSeed: number;
 }
 
-/** Steps that an episode cost besides those it consists of. */
+/** Steps of an episode besides its own. */
 export interface ExtraSteps {
   /** Taken again because a session was lost. */
   recovery: number;
@@ -77,11 +77,11 @@ export interface ExtraSteps {
 }
 
 /**
- * One episode on a server. Loses nothing when the server does: a session that is gone is opened again, there or elsewhere,
- * and brought to where it was by its seed and actions; no action is ever carried out twice in an episode.
+ * One episode on a server. It survives the loss of a server: a lost session is opened again, there or on another
+ * server, and brought to its state by seed and actions. No action is ever carried out twice in an episode.
  */
 export class EnvironmentSession {
-  /** Names the level, as the environment tells levels apart; undefined where it leaves that to the first observation. */
+  /** The environment's id of the level; undefined where the first observation identifies it. */
   levelId: string | undefined;
   readonly #servers: ServerPool;
   readonly spec: SessionSpec;
@@ -97,7 +97,7 @@ export class EnvironmentSession {
   readonly extraSteps: ExtraSteps = { recovery: 0, replayed: 0 };
   #moves = 0;
   #closed = false;
-  /** The server counts this episode among its work. */
+  /** True while the server's load includes this episode. */
   #counted = true;
 
   private constructor(servers: ServerPool, server: EnvServer, spec: SessionSpec, session: OpenedSession) {
@@ -112,8 +112,8 @@ export class EnvironmentSession {
   }
 
   /**
-   * A group: `size` sessions that start from the same state, all on the server that is least busy. Close each of them.
-   * @throws ServerProblem when the server refuses; ServerUnavailable when none is there
+   * A group: `size` sessions that start from the same state, all on the least busy server. Close each of them.
+   * @throws ServerProblem when the server rejects it; ServerUnavailable when none answers
    */
   static async openGroup(
     servers: ServerPool,
@@ -150,7 +150,7 @@ export class EnvironmentSession {
     return observationText(this.#observation);
   }
 
-  /** The state as plain JSON; undefined unless it is recorded, and where the server does not give it. */
+  /** The state as plain JSON; undefined unless it is recorded and the server returns it. */
   get structured(): Json | undefined {
     return this.#structured;
   }
@@ -160,17 +160,20 @@ export class EnvironmentSession {
     return this.#stateKey;
   }
 
-  /** Changes of the stream of chance since the start, in order. */
+  /** Changes of the random stream since the start, in order. */
   get reseeds(): readonly Reseed[] {
     return this.#reseeds;
   }
 
-  /** Actions that were sent, the unknown ones included. */
+  /** Actions that were sent, unknown ones included. */
   get actions(): readonly Json[] {
     return this.#actions;
   }
 
-  /** States between the actions of the last `act`, one fewer than were carried out; empty where states are not recorded. */
+  /**
+   * States between the actions of the last `act`, one fewer than the executed actions; empty where states are not
+   * recorded.
+   */
   get between(): readonly Json[] {
     return this.#between;
   }
@@ -185,7 +188,7 @@ export class EnvironmentSession {
     return this.#episodeId;
   }
 
-  /** Begins again from the seed in a new session, for an episode that somebody else has spoilt. */
+  /** Begins again from the seed in a new session, for an episode that a program has spoiled. */
   async startAgain(): Promise<void> {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
     const created = await this.#server.batched('create', createInput(this.spec));
@@ -195,7 +198,7 @@ export class EnvironmentSession {
     if (this.#closed) await this.#end();
   }
 
-  /** Seeds what happens in the episode besides its level; undefined where the level's seed does. */
+  /** Seed of the randomness after the level; undefined where the level's seed covers it. */
   get dynamicsSeed(): number | undefined {
     return this.spec.dynamicsSeed;
   }
@@ -206,7 +209,7 @@ export class EnvironmentSession {
   }
 
   /**
-   * Carries out actions in order until the episode ends; the results of those that were carried out.
+   * Carries out actions in order until the episode ends, and returns the results of the executed ones.
    * @throws ServerProblem for a fault of the environment; ServerUnavailable; ReplayDiverged
    */
   async act(actions: readonly Json[]): Promise<StepResult[]> {
@@ -224,8 +227,8 @@ export class EnvironmentSession {
   }
 
   /**
-   * What a reference policy would do next, as names or texts.
-   * @param turns how often the player may still act, this time included
+   * The next actions of a reference policy, as names or texts.
+   * @param turns remaining turns, this one included
    */
   async reference(policy: string, count: number, turns: number): Promise<readonly Json[]> {
     for (;;) {
@@ -245,9 +248,9 @@ export class EnvironmentSession {
 
   /**
    * Opens further sessions in this one's state, with its history. Close each of them.
-   * @param dynamicsSeed seeds the chance of the first from here on, that of the k-th with k more; absent: all draw what this one
-   * would
-   * @throws ReplayDiverged where the state could not be copied, and playing the actions again gave another
+   * @param dynamicsSeed seed of the first session's randomness from here on, that of the k-th is k more; absent: all
+   * draw the same as this session would
+   * @throws ReplayDiverged where the state could not be copied and replaying the actions gave another one
    */
   async branch(count: number, dynamicsSeed?: number): Promise<EnvironmentSession[]> {
     if (count === 0) return [];
@@ -281,7 +284,7 @@ export class EnvironmentSession {
     });
   }
 
-  /** Further sessions by the seed and the actions, each observation compared. */
+  /** Further sessions by replaying seed and actions, with each observation compared. */
   async #replays(count: number): Promise<EnvironmentSession[]> {
     const opened = await EnvironmentSession.openGroup(this.#servers, this.spec, count);
     try {
@@ -299,7 +302,7 @@ export class EnvironmentSession {
     }
   }
 
-  /** Lets the session go. Failing to is no error: the server ends it when its time is over. */
+  /** Closes the session. A failure is no error: the server ends the session when it expires. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -346,13 +349,16 @@ export class EnvironmentSession {
     return this.#server.request('render', input) as Request;
   }
 
-  /** Asks for the first state of a group, which all its members share. A server that refuses costs the picture only. */
+  /**
+   * Requests the first state of a group, which all its members share. If the server rejects the request, only the
+   * picture is missing.
+   */
   async #seeStructured(members: readonly EnvironmentSession[]): Promise<void> {
     const [reply] = await this.#server.batch([this.#structuredRequest()]);
     for (const member of members) member.#structured = structuredIn(reply);
   }
 
-  /** Opens the session again after an error that this can mend; throws the others. */
+  /** Opens the session again after an error that this can repair; throws other errors. */
   async #recover(error: unknown): Promise<void> {
     for (let cause = error; ; ) {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
@@ -407,7 +413,7 @@ export class EnvironmentSession {
     }
   }
 
-  /** Gives this session a fresh stream where it is. */
+  /** Gives this session a new random stream from here on. */
   async #reseed(dynamicsSeed: number): Promise<void> {
     const { snapshot_id } = await this.#server.batched('snapshot', { session_id: this.#sessionId });
     const restored = await this.#server.batched('restore', {
@@ -441,7 +447,10 @@ function structuredIn(reply: BatchReply): Json | undefined {
   return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
 }
 
-/** An observation as text; it holds pictures of parts as `data:` URLs, which endpoints of vision models get as pictures. */
+/**
+ * An observation as text. Pictures in its parts become `data:` URLs, which endpoints of vision models receive as
+ * pictures.
+ */
 export function observationText(observation: Schemas['Observation']): string {
   if (isParts(observation)) return textOfParts(observation);
   return typeof observation === 'string' ? observation : JSON.stringify(observation);

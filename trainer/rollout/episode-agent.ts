@@ -6,13 +6,13 @@ import type { GroupPlan } from './tag.ts';
 
 /** Setting of a whole episode. */
 export interface EpisodeSetting extends Omit<PlayContext, 'agent'> {
-  /** Aborted when the episode is of no use any more. */
+  /** Aborted when the episode is no longer needed. */
   readonly signal: AbortSignal;
 }
 
-/** Plays whole episodes by itself, in sessions that it is given. */
+/** Plays whole episodes by itself, in sessions that it receives. */
 export interface EpisodeAgent {
-  /** False for one that only looks, so that nothing caps its actions; true when absent. */
+  /** False for one that only observes, so its actions have no cap; true when absent. */
   readonly acts?: boolean;
   play(
     plan: GroupPlan,
@@ -25,7 +25,7 @@ export interface EpisodeAgent {
 /** A player: asked turn by turn, or given the session. */
 export type Player = Agent | EpisodeAgent;
 
-/** A program played an episode in a way that does not count; it costs its group. */
+/** A program played an episode in an invalid way; the group is lost. */
 export class ProgramFault extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);

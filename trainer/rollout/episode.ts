@@ -4,7 +4,7 @@ import { sumComponents } from '../../shared/reward-components.ts';
 import type { TopLogProbs } from '../generation/generation.ts';
 import type { Reseed } from './environment-session.ts';
 
-/** One turn of an episode: what the policy saw, what it said, its outcome. */
+/** One turn of an episode: observation, response, outcome. */
 export interface Turn {
   /** Observation text before the turn. */
   readonly state: string;
@@ -13,9 +13,9 @@ export interface Turn {
   /** States between its actions, where states are recorded and several actions were carried out. */
   readonly between?: readonly Json[];
   readonly actionsLeft: number;
-  /** Actions that were executed, as the environment knows them. */
+  /** Executed actions in the environment's form. */
   readonly actions: readonly Json[];
-  /** All that were sent, where some were unknown to it. */
+  /** All sent actions, if the environment did not know some of them. */
   readonly sent?: readonly Json[];
   /** Names the state before the turn, where the rollout asks for that. */
   readonly stateKey?: string;
@@ -38,13 +38,13 @@ export interface Turn {
   readonly sample?: number;
   /** Why sampling ended; `length` means that the response was cut. Absent where nothing was sampled. */
   readonly finishReason?: 'stop' | 'length' | 'context';
-  /** Said at random to see what comes of it: nothing to imitate. */
+  /** A random, exploratory turn: nothing to imitate. */
   readonly exploratory?: true;
 }
 
 /**
- * A token sequence to train on. An episode is one of them as long as the whole of it fits the policy's context and the
- * context mode is `full`; otherwise every turn, or every stretch of turns between two cuts, is a separate one.
+ * A token sequence to train on. An episode is a single one if all of it fits the policy's context and the context mode
+ * is `full`; otherwise every turn, or every run of turns between two cuts, is a separate one.
  */
 export interface EpisodeSample {
   /** Prompt and response tokens in order. The arrays below run over them. */
@@ -60,7 +60,7 @@ export interface EpisodeSample {
   readonly repeated?: number;
 }
 
-/** The environment said so, or the tag's cap on actions or turns was reached. */
+/** Cause of a truncation: the environment, or the tag's cap on actions or turns. */
 export type Truncation = 'environment' | 'max_actions' | 'max_turns';
 
 /**
@@ -72,7 +72,7 @@ export function endOf(info: JsonObject | undefined, truncation: Truncation | und
   return isEndName(info?.ended_by) ? info.ended_by : undefined;
 }
 
-/** A trajectory: a finished episode with every token as it was sampled; no text is tokenized twice. */
+/** A trajectory: a finished episode with every token as sampled; no text is tokenized twice. */
 export interface Episode {
   readonly episodeId: string;
   readonly environmentId: string;
@@ -81,15 +81,15 @@ export interface Episode {
   /** Position in the group, from 0. */
   readonly member?: number;
   readonly seed: number;
-  /** Seeds what happens in it besides its level; absent where `seed` does. */
+  /** Seed of the randomness besides the level; absent where `seed` covers it. */
   readonly dynamicsSeed?: number;
-  /** Later changes of the stream of chance; absent where there are none. */
+  /** Later changes of the random stream; absent where there are none. */
   readonly reseeds?: readonly Reseed[];
   /** Tree rollouts: the node that each turn belongs to, as the path from its root, e.g. `2.0.1`. The last is the leaf. */
   readonly nodes?: readonly string[];
-  /** Rewards of other continuations from before each turn on, where histories are valued; empty where none were played. */
+  /** Rewards of the continuations from before each turn, where histories are valued; empty where none were played. */
   readonly continuations?: readonly (readonly RewardSums[])[];
-  /** First turns that were taken over from an earlier episode: nobody is trained on them, and their rewards do not count. */
+  /** First turns that were taken over from an earlier episode: they are not trained, and their rewards do not count. */
   readonly prefix?: EpisodePrefix;
   readonly server: string;
   /** Names the level it started from; absent where its first observation does. */
@@ -99,11 +99,11 @@ export interface Episode {
   readonly success: boolean;
   /** The episode ended, by the environment or by the cap on actions; false when the turns ran out. */
   readonly terminated: boolean;
-  /** Cause of the truncation where its rules did not end it; absent where they did. */
+  /** Cause of the truncation; absent if the environment's rules ended the episode. */
   readonly truncation?: Truncation;
   /** Name of its end: the environment's, or the cap of the trainer; absent where neither is known. */
   readonly endedBy?: string;
-  /** Tokens that the policy would have read next, had a truncated episode gone on: what its value is estimated from. */
+  /** Tokens that the policy would have read next if a truncated episode had continued; they give its value estimate. */
   readonly following?: Int32Array;
   /** It ended without success (RAGEN's meaning, not Gymnasium's). */
   readonly unsuccessful: boolean;
@@ -126,7 +126,7 @@ export interface Episode {
   readonly program?: ProgramCounts;
 }
 
-/** A turn that another episode can begin with: plain data. */
+/** A turn that can begin another episode: plain data. */
 export interface PlayedTurn {
   readonly turn: Turn;
   /** Actions that were sent. */
@@ -151,9 +151,9 @@ interface ProgramCounts {
   readonly calls: number;
   /** Calls with tokens that continue those of an earlier one. */
   readonly merges: number;
-  /** Sampled tokens that a later prompt held in other ids. */
+  /** Sampled tokens that a later prompt contained as other ids. */
   readonly retokenizedTokens: number;
-  /** Times that the program failed before. */
+  /** Earlier failures of the program. */
   readonly failedAttempts: number;
 }
 
@@ -162,7 +162,7 @@ export function samplesOf(episode: EpisodeSample & Pick<Episode, 'samples'>): re
   return episode.samples ?? [episode];
 }
 
-/** The episode with a loss mask that leaves out some of its turns. */
+/** The episode, with some of its turns removed from the loss mask. */
 export function withoutTurns(episode: Episode, isLeftOut: (turn: number) => boolean): Episode {
   const masked = samplesOf(episode).map((sample, index) => {
     const lossMask = sample.lossMask.slice();
@@ -180,7 +180,7 @@ export function countedTurns({ turns, prefix }: Pick<Episode, 'turns' | 'prefix'
   return prefix ? turns.slice(prefix.turns) : turns;
 }
 
-/** Rewards of some turns together. */
+/** Summed rewards of several turns. */
 export type RewardSums = Pick<Turn, 'reward' | 'penalty' | 'rewards'>;
 
 export function sumRewards(turns: readonly RewardSums[]): RewardSums {

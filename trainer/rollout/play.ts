@@ -25,7 +25,7 @@ import type { GroupPlan } from './tag.ts';
 import type { PlayTally } from './tally.ts';
 import type { SampledTokens } from './token-buffer.ts';
 
-/** All that an episode is played with. */
+/** Settings and services for playing an episode. */
 export interface PlayContext {
   readonly described: DescribedTag;
   readonly prompt: Prompt;
@@ -37,7 +37,7 @@ export interface PlayContext {
   readonly newSequence: () => number;
   /** Called between waits; throws to end the episode. */
   readonly check: () => void;
-  /** Costs of playing are added here. */
+  /** Receives the costs of playing. */
   readonly tally: PlayTally;
 }
 
@@ -74,17 +74,17 @@ export class Play {
   over = false;
   /** Position in the group. */
   member: number;
-  /** Node of the turns to come, in a tree. */
+  /** Node of the next turns, in a tree. */
   node: string | undefined;
   readonly session: EnvironmentSession;
   readonly #plan: GroupPlan;
   #samplingSeed: number;
   readonly #nodes: string[] = [];
   #prefix: EpisodePrefix | undefined;
-  /** Mean of −log p over the first sampled tokens of each turn, in nats; 0 where the agent gives none. */
+  /** Mean of −log p over the first sampled tokens of each turn, in nats; 0 if the agent returns none. */
   readonly #surprisals: number[] = [];
   readonly #setting: PlayContext;
-  /** Absent where nobody wants tokens. */
+  /** Absent where no tokens are needed. */
   readonly #context: EpisodeContext | undefined;
   readonly #past: PastTurn[] = [];
   #actionCount = 0;
@@ -125,8 +125,8 @@ export class Play {
   }
 
   /**
-   * An episode with the same history that continues by itself; between turns.
-   * @param session in the state of this one's
+   * A separate episode with the same history; between turns.
+   * @param session in the same state as this one's
    * @param path separates its draws from those of all others that share the history
    */
   fork(member: number, session: EnvironmentSession, path: readonly number[]): Play {
@@ -146,7 +146,7 @@ export class Play {
 
   /**
    * Takes over turns of an earlier episode: the actions are carried out again, nothing is sampled.
-   * @throws ReplayDiverged where an observation is another one
+   * @throws ReplayDiverged where an observation differs
    */
   async takeOver(played: readonly PlayedTurn[], kind: EpisodePrefix['kind']): Promise<void> {
     const { described, tally } = this.#setting;
@@ -174,18 +174,18 @@ export class Play {
     return { first: this.#surprisals[0] ?? 0, last: this.#surprisals.at(-1) ?? 0 };
   }
 
-  /** Lets its token sequence go, where it does not end by itself. */
+  /** Releases its token sequence if the episode is abandoned. */
   release(): void {
     this.#context?.finish();
   }
 
-  /** The record of the episode, which ends here. */
+  /** Ends the episode and returns its record. */
   end(): Episode {
     const following = this.following();
     return this.#episode(this.#context?.finish() ?? [], following);
   }
 
-  /** Asks the agent, sends what it wants done, and records both. */
+  /** Asks the agent, carries out its actions, and records both. */
   async turn(): Promise<void> {
     const { described, prompt, tokenizer, tally } = this.#setting;
     const { tag } = described;
@@ -268,8 +268,8 @@ export class Play {
   }
 
   /**
-   * After the last turn: what the policy would read next, as if the caps left it one more action and turn; undefined where the
-   * episode ended by its rules, and where it is not one sequence that has room for it.
+   * Tokens that the policy would read after the last turn, as if the caps allowed one more action and turn; undefined
+   * where the episode ended by its rules, or is not a single sequence with room for them.
    */
   following(): Int32Array | undefined {
     const { tag } = this.#setting.described;
@@ -318,7 +318,7 @@ export class Play {
   }
 }
 
-/** Tokens of a turn that its surprisal is the mean of. */
+/** Tokens of a turn that its surprisal averages. */
 const SURPRISAL_TOKENS = 20;
 
 function meanSurprisal(logProbs: ArrayLike<number> | undefined, most: number): number {
@@ -328,7 +328,7 @@ function meanSurprisal(logProbs: ArrayLike<number> | undefined, most: number): n
   return count === 0 ? 0 : sum / count;
 }
 
-/** An action that is JSON; text that is none goes to the environment as it is, which finds it invalid. */
+/** An action as JSON; text that is not JSON goes to the environment unchanged, which finds it invalid. */
 function readJson(action: string): Json {
   try {
     return JSON.parse(action) as Json;
@@ -376,8 +376,8 @@ function episodeView(
 }
 
 /**
- * The actions that count as carried out: all but those that the environment did not know, which changed nothing, ended
- * nothing and earned nothing.
+ * The executed actions: all but those that the environment did not know, which changed nothing, ended nothing and
+ * earned nothing.
  */
 export function executedActions(actions: readonly Json[], results: readonly Schemas['StepResult'][]): Json[] {
   return results.flatMap((result, i) => (isUnknown(result) ? [] : [actions[i]]));

@@ -1,8 +1,8 @@
 const GOLDEN_RATIO = 0x9e3779b9;
 
 /**
- * One seed from several integers (0 to 2^53): any change of any of them, or of their order, gives another. For draws that
- * must not depend on who else is drawing. The finalizer of MurmurHash3 over each 32-bit half.
+ * One seed from several integers (0 to 2^53): any change of one of them, or of their order, gives another seed. For
+ * draws that must not depend on other draws. Uses the finalizer of MurmurHash3 over each 32-bit half.
  */
 export function mixSeed(...parts: readonly number[]): number {
   let hash = parts.length;
@@ -20,7 +20,7 @@ function mix(value: number): number {
   return x ^ (x >>> 16);
 }
 
-/** Constants mixed into a run's seed, so that no two kinds of draws are alike. */
+/** Constants mixed into a run's seed, so that kinds of draws differ. */
 export const PURPOSE = {
   rollout: 1,
   order: 2,

@@ -12,7 +12,7 @@ export interface Tag {
   readonly maxTurns: number;
   readonly maxActionsPerTurn: number;
   readonly maxActionsPerTrajectory: number;
-  /** Added once to a turn with an unknown action or none that is valid; 0 or negative. */
+  /** Added once to a turn with an unknown action or without a valid one; 0 or negative. */
   readonly formatPenalty: number;
 }
 
@@ -26,21 +26,21 @@ export interface GroupPlan {
   readonly samplingSeed?: number;
   /** Its episodes must be one token sequence each, where the context mode is `full`. */
   readonly whole?: boolean;
-  /** Its episodes keep the state of every turn as plain JSON, for those who look at them. */
+  /** Its episodes keep the state of every turn as plain JSON, for display. */
   readonly record?: boolean;
-  /** Its episodes are the leaves of trees; `size` is the most that there may be. */
+  /** Its episodes are the leaves of trees; `size` is the maximum. */
   readonly tree?: TreePlan;
   /** Histories of its episodes are valued by other continuations. */
   readonly vine?: VinePlan;
   /** Its episodes continue an earlier one, with other draws. */
   readonly prefix?: KeptPrefix;
-  /** Its turns have the names of their states. */
+  /** Its turns have state names. */
   readonly stateKeys?: boolean;
 }
 
 /**
- * The groups of one collection: tag after tag, every group with its own seed, counted up from `firstSeed`. Training
- * advances `firstSeed` by the number of groups each iteration; validation always gives the same.
+ * The groups of one collection: tag by tag, every group with its own seed, counted up from `firstSeed`. Training
+ * advances `firstSeed` by the number of groups each iteration; validation always uses the same.
  */
 export function planGroups(plan: {
   readonly tags: readonly { readonly tag: string; readonly groups: number }[];

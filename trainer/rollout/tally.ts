@@ -1,9 +1,9 @@
-/** Costs of a collection. Playing adds to it, also for episodes and groups that are lost. */
+/** Costs of a collection, including those of lost episodes and groups. */
 export interface PlayTally {
   /** Milliseconds spent waiting for agents, and for environments. */
   agentMs: number;
   environmentMs: number;
-  /** Actions that servers carried out: of trunks, branches, replayed prefixes and estimates, recovery left out. */
+  /** Actions that servers carried out: of trunks, branches, replayed prefixes and estimates, without recovery. */
   envSteps: number;
   sampledTokens: number;
   /** Tokens of earlier turns that were read again for a branch. */
@@ -12,7 +12,7 @@ export interface PlayTally {
   replayedSteps: number;
   /** Actions carried out again because a session was lost; not in `envSteps`. */
   recoverySteps: number;
-  /** Leaves of trees, branches that were opened, and the sum of the turns after which. */
+  /** Leaves of trees, opened branches, and the sum of the turns after which they were opened. */
   leaves: number;
   branches: number;
   branchTurns: number;
@@ -44,7 +44,7 @@ export function emptyTally(): PlayTally {
   };
 }
 
-/** The budget that was used, under its logged names; those of branches where there were any. */
+/** The used budget under its logged names; that of branches only if there were any. */
 export function budgetMetrics(tally: PlayTally): Record<string, number> {
   const { branches, leaves } = tally;
   const hasBranches = branches > 0 || leaves > 0 || tally.replayedSteps > 0;

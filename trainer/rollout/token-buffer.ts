@@ -13,7 +13,7 @@ export interface SampledTokens {
   readonly top?: readonly TopLogProbs[];
 }
 
-/** A growing token sequence with what is known of each token. */
+/** A growing token sequence with the data of each token. */
 export class TokenBuffer {
   #length = 0;
   #hasValues = false;
@@ -29,14 +29,14 @@ export class TokenBuffer {
     return this.#length;
   }
 
-  /** Appends tokens that nobody is trained on. */
+  /** Appends tokens that are not trained. */
   addContext(ids: ArrayLike<number>): void {
     this.#reserve(ids.length);
     this.#tokenIds.set(ids, this.#length);
     this.#length += ids.length;
   }
 
-  /** Appends sampled tokens; returns where they stand. */
+  /** Appends sampled tokens; returns their position. */
   addSampled(sampled: SampledTokens): [start: number, end: number] {
     const start = this.#length;
     const count = sampled.tokenIds.length;
@@ -54,7 +54,7 @@ export class TokenBuffer {
     return [start, this.#length];
   }
 
-  /** A buffer with the same tokens that grows apart. */
+  /** An independent buffer with the same tokens. */
   copy(): TokenBuffer {
     const copy = new TokenBuffer();
     copy.#length = this.#length;

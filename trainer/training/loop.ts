@@ -28,10 +28,10 @@ import {
 
 /** Validation episodes kept as samples. */
 const KEPT_VALIDATION_EPISODES = 20;
-/** Iterations that the shown numbers are averaged over. */
+/** Iterations that displayed numbers are averaged over. */
 const SHOWN_WINDOW = 5;
 
-/** Why a run ended before its last step, besides being asked to. */
+/** Why a run ended before its last step without being asked to. */
 export type StopReason =
   | EarlyStopType
   | 'plateau'
@@ -44,26 +44,29 @@ export type StopReason =
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
   readonly policy: IterationParts['policy'] & Pick<Policy, 'save' | 'withAverage'>;
   readonly rollouts: Rollouts;
-  /** Opens what episodes come from; absent: `rollouts` play them when they are wanted. */
+  /** Opens the source of episodes; absent: `rollouts` play them on demand. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
   readonly stop: AbortSignal;
-  /** Commands to it while it trains; none where it is absent. */
+  /** Commands to the trainer during training; none when absent. */
   readonly commands?: RunCommands;
   readonly tracker: Tracker;
   readonly progress: Progress;
-  /** Seconds on a clock that only rises. */
+  /** Seconds on a monotonic clock. */
   readonly clock?: () => number;
 }
 
 export interface LoopOutcome {
   readonly state: TrainerState;
-  /** `stopped` when it was asked to; a type of early stopping when the run could not learn any more, or had what it was to reach. */
+  /**
+   * `stopped` if the run was asked to stop; a type of early stopping if it could no longer learn, or reached its
+   * target.
+   */
   readonly ended: 'finished' | 'stopped' | StopReason;
 }
 
 /**
- * Trains from the given state to the last step: collect, learn, log, validate, checkpoint. Ends with a checkpoint
- * whenever it ends by itself or because `stop` is aborted.
+ * Trains from the given state to the last step: collect, learn, log, validate, checkpoint. Ends with a checkpoint, also
+ * when `stop` is aborted.
  */
 export function trainLoop(parts: LoopParts, start: TrainerState): Promise<LoopOutcome> {
   return new TrainingLoop(parts, start).run();
@@ -81,7 +84,7 @@ class TrainingLoop {
   readonly #source: EpisodeSource;
   readonly #trajectories: TrajectoryWriter;
   #state: TrainerState;
-  /** The state that the last checkpoint holds. */
+  /** State in the last checkpoint. */
   #saved: TrainerState | undefined;
 
   constructor(parts: LoopParts, start: TrainerState) {
@@ -110,7 +113,7 @@ class TrainingLoop {
     return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished') };
   }
 
-  /** Steps until the last one, until asked to stop, or until it makes no sense to continue. */
+  /** Runs steps until the last one, a stop request, or an early stop. */
   async #untilEnd(): Promise<StopReason | null> {
     const { stop, settings } = this.#parts;
     while (!stop.aborted) {
@@ -129,7 +132,7 @@ class TrainingLoop {
     return null;
   }
 
-  /** The work's result; undefined when it was given up because of the stop signal. */
+  /** The work's result; undefined if the stop signal ended it. */
   async #unlessStopped<T>(work: () => Promise<T>): Promise<T | undefined> {
     const { stop } = this.#parts;
     try {
@@ -149,7 +152,7 @@ class TrainingLoop {
     return max_seconds !== null && this.#elapsed() >= max_seconds ? 'time_limit' : null;
   }
 
-  /** @param isLast the run ends with this validation */
+  /** @param isLast this validation ends the run */
   #validationDue(isLast: boolean): boolean {
     const { validate_every, validate_first, steps } = this.#training;
     const { step, validations } = this.#state;
@@ -159,7 +162,7 @@ class TrainingLoop {
     return step === 0 ? validate_first : step % validate_every === 0 || step === steps;
   }
 
-  /** Settings of the training with the changes that were requested. */
+  /** Settings of the training, with requested changes. */
   get #training(): RunSettings['training'] {
     const { settings, commands } = this.#parts;
     return { ...settings.training, ...commands?.schedule };
@@ -178,7 +181,7 @@ class TrainingLoop {
     return step !== this.#saved?.step && (step % checkpoint_every === 0 || step === steps);
   }
 
-  /** Validates with the weights that the settings name: those that learn, or their average. */
+  /** Validates with the weights that the settings name: the learning ones, or their average. */
   #validate(): Promise<StopReason | null> {
     const { settings, policy } = this.#parts;
     if (!settings.optimizer.ema?.validate) return this.#measure();

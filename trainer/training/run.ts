@@ -93,7 +93,7 @@ async function trainTracked(start: RunStart): Promise<RunSummary | undefined> {
 }
 
 /**
- * Makes a run this process's own: of several that begin at once, one comes to `begin`.
+ * Claims a run for this process: of several that begin at once, one reaches `begin`.
  * @param begin writes the status that names this process
  * @throws Error where another process on this machine trains the run: both would write to the same files
  */
@@ -107,7 +107,10 @@ export function ownRun<T>(run: Pick<RunFolder, 'path' | 'status'>, begin: () => 
   }
 }
 
-/** @returns lets others start. @throws Error while another process is between its look at the status and writing its own */
+/**
+ * @returns a function that lets others start.
+ * @throws Error while another process is between reading the status and writing its own
+ */
 function startAlone(path: string): () => void {
   try {
     return lockSync(path, { lockfilePath: join(path, 'starting.lock'), realpath: false });
@@ -125,7 +128,7 @@ function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
   if (status?.state !== 'running' || status.host !== hostname() || status.pid === process.pid) return;
   const { pid, pid_start = null, updated_at } = status;
   if (!isAlive(pid, pid_start)) return;
-  // Without its start, a number that was silent for long may be another process's by now.
+  // Without its start time, a process id that was silent for long may belong to another process by now.
   if (pid_start === null && Date.now() - Date.parse(updated_at) > SILENT_MS) return;
   throw new Error(
     `process ${pid} is training the run in ${run.path}: wait for it or stop it, or begin another run with run.name`,

@@ -83,10 +83,7 @@ function successInterval(episodes: readonly Episode[]): readonly [low: number, h
   return wilsonInterval(episodes.filter(episode => episode.success).length, episodes.length);
 }
 
-/**
- * Names the level an episode started from: as its environment tells levels apart, or by its first observation where it leaves it
- * to that.
- */
+/** Names the level an episode started from: by the environment's level id, or else by the first observation. */
 export function levelHash(
   episode: Pick<Episode, 'environmentId' | 'turns' | 'levelId' | 'finalState'>,
 ): string {
@@ -110,7 +107,7 @@ export interface ValidationSetPlan {
   readonly plan: ValidationPlan;
 }
 
-/** The sets that are played after the validation proper, in the order of the settings. */
+/** The sets that are played after the main validation, in the order of the settings. */
 export function validationSets(settings: RunSettings): ValidationSetPlan[] {
   const { validation } = settings;
   const main = validationPlan(settings);

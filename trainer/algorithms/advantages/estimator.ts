@@ -6,7 +6,7 @@ export interface AdvantageSequence {
   readonly rewards: ArrayLike<number>;
   /** Value head's estimate at the state before each token. */
   readonly values?: ArrayLike<number>;
-  /** Value of the state after the last token, of a sequence that was cut short; absent: nothing comes after it. */
+  /** Value of the state after the last token of a truncated sequence; absent: no reward follows. */
   readonly bootstrapValue?: number;
   /** Position of each turn's last sampled token, ascending. A turn without reward is still a turn. */
   readonly turnEnds?: readonly number[];
@@ -18,13 +18,13 @@ export interface AdvantageSequence {
   readonly states?: readonly string[];
   /** Observed state after the last turn. */
   readonly finalState?: string;
-  /** The episode succeeded, and whether each of its turns carried out an action. */
+  /** Success of the episode, and whether each of its turns carried out an action. */
   readonly success?: boolean;
   readonly validTurns?: readonly boolean[];
   /** Tree rollouts: the leaf that the episode ends in, and the node of each trained turn, as paths from the root (`2.0.1`). */
   readonly leaf?: string;
   readonly turnNodes?: readonly string[];
-  /** Rewards and valued histories of its episode. */
+  /** Rewards and valued histories of the sequence's episode. */
   readonly vine?: VineTurns;
   /** Named parts of the episode's reward, summed over its turns. */
   readonly components?: Readonly<Record<string, number>>;
@@ -36,9 +36,9 @@ export interface AdvantageSequence {
   readonly squaredProbabilities?: ArrayLike<number>;
   /** Off-policy weight of each token; absent: 1. */
   readonly rolloutWeights?: ArrayLike<number>;
-  /** Role or player that this sequence is by; absent: all are by one. */
+  /** Role or player that produced this sequence; absent: one agent produced all. */
   readonly agent?: string;
-  /** Sequences of several agents that played together share it; absent: each was alone. */
+  /** Shared by the sequences of agents that played together; absent: each agent played alone. */
   readonly sceneId?: number | string;
 }
 
@@ -46,7 +46,7 @@ export interface AdvantageSequence {
 export interface VineTurns {
   /** Reward of each turn of the episode. */
   readonly rewards: readonly number[];
-  /** Returns of the continuations from before each turn on, the episode's own not among them; empty: none was played. */
+  /** Returns of the continuations from before each turn, without the episode's own; empty: none was played. */
   readonly continuations: readonly (readonly number[])[];
   /** Positions in the episode of the turns that the sequence trains. */
   readonly trained: readonly number[];
@@ -68,19 +68,19 @@ export interface AdvantageSettings {
   /** Whiten over the batch (`gae`, `bi_level_gae`, `reinforce_pp`, `reinforce_pp_baseline`). */
   readonly whiten: boolean;
   /**
-   * Let the reward-to-go of `reinforce_pp` pass over observation tokens, so that masked equals compacted. verl
-   * cuts it there: a turn never learns from the reward of a later one.
+   * Lets the reward-to-go of `reinforce_pp` pass over observation tokens, so that masked and compacted sequences give
+   * the same result. verl cuts it there: a turn never learns from the reward of a later one.
    */
   readonly acrossTurns: boolean;
   /** Weights of the reward components (`gdpo`). */
   readonly components: Readonly<Record<string, number>>;
-  /** Take no baseline where only the longest sequence of a group is left (`otb`). */
+  /** Takes no baseline where only the longest sequence of a group is left (`otb`). */
   readonly handleZeroTail: boolean;
-  /** Share of an agent's baseline that an episode leaves (`rae`). */
+  /** Weight of an agent's earlier baseline after an episode (`rae`). */
   readonly decay: number;
   /** Baselines of the agents before the batch (`rae`); absent ones are 0. */
   readonly baselines: Readonly<Record<string, number>>;
-  /** Agents that are compared within their scene alone (`hierarchical_grpo`). */
+  /** Agents that are compared only within their scene (`hierarchical_grpo`). */
   readonly episodeAgents: readonly string[];
   /** Extra weight of early tokens (`iw_opd`). */
   readonly earlyWeight: number;
@@ -125,7 +125,7 @@ export interface Advantages {
   readonly returns: readonly Float64Array[];
   /** Baselines of the agents after the batch (`rae`). */
   readonly baselines?: Readonly<Record<string, number>>;
-  /** Weight of each token in the loss, where tokens count unequally. */
+  /** Weight of each token in the loss, where weights differ. */
   readonly weights?: readonly Float64Array[];
   /** The estimator's own metrics, by logged names. */
   readonly metrics?: Readonly<Record<string, number>>;
@@ -149,9 +149,9 @@ export interface AdvantageEstimator {
   readonly needs: readonly AdvantageRequirement[];
   /** Every token of a sequence has the same advantage. */
   readonly perSequence?: boolean;
-  /** It compares the leaves of trees. */
+  /** Compares the leaves of trees. */
   readonly ofTrees?: boolean;
-  /** It goes for success, which the environment must report. */
+  /** Compares success, which the environment must report. */
   readonly comparesSuccess?: boolean;
   estimate(sequences: readonly AdvantageSequence[], settings: AdvantageSettings): Advantages;
 }

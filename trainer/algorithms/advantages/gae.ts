@@ -52,7 +52,7 @@ export interface GaeSteps {
   readonly gamma: number;
   /** λ from each step to the next. */
   readonly lambdas: readonly number[];
-  /** Steps after which nothing follows: the value of the next counts 0. None but the last when absent. */
+  /** Steps that end an episode: the next value counts as 0. Absent: only the last step may be one. */
   readonly ends?: readonly boolean[];
   /** Value of what follows the last step; 0 when absent. */
   readonly bootstrapValue?: number;

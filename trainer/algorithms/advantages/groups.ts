@@ -14,9 +14,9 @@ export interface GroupOutcome {
 }
 
 /**
- * Group statistics for every sequence. Sequences of one episode (context modes with a sample per turn) carry the
- * same reward and enter once, or long episodes would weigh more (RAGEN V2 `compute_grpo_outcome_advantage`).
- * @param scores what is compared; the sums of the rewards when absent
+ * Group statistics for every sequence. Sequences of one episode (context modes with a sample per turn) carry the same
+ * reward and count once; otherwise long episodes would weigh more (RAGEN V2 `compute_grpo_outcome_advantage`).
+ * @param scores values to compare; the sums of the rewards when absent
  */
 export function groupOutcomes(
   sequences: readonly AdvantageSequence[],

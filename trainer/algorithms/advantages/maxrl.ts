@@ -3,12 +3,9 @@ import { type AdvantageEstimator, spread } from './estimator.ts';
 import { groupOutcomes } from './groups.ts';
 
 /**
- * Maximum-likelihood reinforcement learning: A = (R − μ) / μ over the group; hard groups weigh more, as the gradient of
- * log success does. A group that never succeeds (μ = 0) has advantage 0.
- *
- * Made for rewards ≥ 0; with a negative mean the sign of every advantage would flip, so such rewards are refused.
- *
- * Source: Maximum Likelihood Reinforcement Learning (MaxRL), 2026.
+ * Maximum-likelihood reinforcement learning: A = (R − μ) / μ over the group; hard groups weigh more, as in the gradient
+ * of log success. A group that never succeeds (μ = 0) has advantage 0. Needs rewards ≥ 0: a negative mean would flip
+ * the sign of every advantage, so it is rejected. Source: Maximum Likelihood Reinforcement Learning (MaxRL), 2026.
  * @throws RangeError for a negative episode reward
  */
 export const maxrl: AdvantageEstimator = {

@@ -67,7 +67,7 @@ export function advantageEstimator(name: string): AdvantageEstimator {
   return ESTIMATORS[name as AdvantageName];
 }
 
-/** Inputs that the run can give to the estimator. */
+/** Inputs that the run can pass to the estimator. */
 export interface AdvantageSupport {
   readonly valueHead: boolean;
   /** Episodes that start from the same state. */
@@ -81,7 +81,7 @@ export function needsWholeEpisodes(name: string): boolean {
 }
 
 /**
- * Refuses an estimator that the run cannot feed.
+ * Rejects an estimator that needs inputs the run lacks.
  * @throws RangeError with the reason and what would be right
  */
 export function checkAdvantage(name: string, offer: AdvantageSupport): void {

@@ -2,12 +2,9 @@ import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from '.
 import { whitenMasked } from './whiten.ts';
 
 /**
- * REINFORCE++: A_t = reward-to-go R_t = r_t + γ·R′ of each sampled token, whitened over the batch.
- *
- * R′ belongs to the next sampled token, so that a turn learns from later turns; with `acrossTurns: false` it is cut at
- * every observation token as verl cuts it.
- *
- * Source: Hu, 2025 (REINFORCE++); verl 0.6.1 `compute_reinforce_plus_plus_outcome_advantage`.
+ * REINFORCE++: A_t = reward-to-go R_t = r_t + γ·R′ of each sampled token, whitened over the batch. R′ belongs to the
+ * next sampled token, so a turn learns from later turns; `acrossTurns: false` cuts it at every observation token, as
+ * verl does. Source: Hu, 2025 (REINFORCE++); verl 0.6.1 `compute_reinforce_plus_plus_outcome_advantage`.
  */
 export const reinforcePp: AdvantageEstimator = {
   needs: [],

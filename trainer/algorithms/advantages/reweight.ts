@@ -26,9 +26,7 @@ export function softWeights(sequences: readonly AdvantageSequence[]): Float64Arr
 
 /**
  * ÷ relative length of the sequence (its sampled tokens / the batch's mean): short answers count more per token, so
- * that length alone earns nothing under `token_mean`.
- *
- * Source: RAGEN V2 `grpo_advantage_length_weight`.
+ * length by itself earns nothing under `token_mean`. Source: RAGEN V2 `grpo_advantage_length_weight`.
  */
 export function lengthReweight(
   advantages: readonly Float64Array[],
@@ -40,9 +38,8 @@ export function lengthReweight(
 }
 
 /**
- * All advantages 0: what entropy and KL terms do on their own (an ablation).
- *
- * Source: RAGEN V2 `zero_task_advantage`.
+ * Sets all advantages to 0, which leaves only the entropy and KL terms (an ablation). Source: RAGEN V2
+ * `zero_task_advantage`.
  */
 export function zeroTaskAdvantage(advantages: readonly Float64Array[]): Float64Array[] {
   return advantages.map(array => new Float64Array(array.length));

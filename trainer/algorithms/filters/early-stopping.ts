@@ -37,8 +37,8 @@ export interface EarlyStoppingState {
 const FRESH: EarlyStoppingState = { emptyBatches: 0, baseline: [], lowStds: 0, lowSuccesses: 0 };
 
 /**
- * Watches for runs that cannot learn any more: nothing kept by the filter, groups that all end alike, or validation
- * that never succeeds. Source: RAGEN V2 `agent_trainer.py`.
+ * Detects runs that can no longer learn: the filter keeps nothing, all groups end alike, or validation never succeeds.
+ * Source: RAGEN V2 `agent_trainer.py`.
  */
 export class EarlyStopping {
   readonly #settings: EarlyStoppingSettings;

@@ -7,7 +7,7 @@ export interface MonitorSettings {
   readonly patience: number;
   /** Smallest change that counts as an improvement for `patience`, exclusive. */
   readonly minDelta: number;
-  /** The run stops when the metric is as good as this; null never. */
+  /** The run stops when the metric is at least this good; null: never. */
   readonly target: number | null;
 }
 
@@ -29,10 +29,10 @@ export interface MonitorVerdict {
 }
 
 /**
- * Judges a validation by one metric: whether it is the best so far, and whether the run is to stop because the metric has
+ * Judges a validation by one metric: whether it is the best so far, and whether the run should stop because the metric
  * reached its target or no longer improves.
  * @param state of the last validation; undefined before the first
- * @throws Error naming the metrics that there are where the monitored one is missing
+ * @throws Error naming the existing metrics where the monitored one is missing
  */
 export function monitorMetric(
   settings: MonitorSettings,

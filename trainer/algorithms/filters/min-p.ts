@@ -1,6 +1,6 @@
 import type { StrategySettings } from './strategy.ts';
 
-/** Keeps rounding from deciding a comparison. */
+/** Tolerance that keeps rounding from deciding a comparison. */
 const SLACK = 1e-10;
 
 /**

@@ -40,7 +40,7 @@ export const DEFAULT_FILTER_SETTINGS: FilterSettings = {
 };
 
 /**
- * Refuses settings that have no meaning.
+ * Rejects settings without a meaning.
  * @throws RangeError naming the setting, what is wrong with it and what would be right
  */
 export function checkFilterSettings(settings: FilterSettings, groupSize: number): void {

@@ -1,8 +1,8 @@
 import type { Aggregation } from './settings.ts';
 
 /**
- * How much there is to average over in one optimizer step. Taken over the whole step, before it is cut into
- * micro-batches or handed to workers, so that the cutting changes nothing.
+ * Numbers that the losses of one optimizer step are averaged over. They are counted over the whole step before it is
+ * split among micro-batches and workers, so the split changes nothing.
  */
 export interface LossCounts {
   /** Trained tokens. */
@@ -31,7 +31,7 @@ interface StreamCounts {
   readonly sequences: number;
 }
 
-/** The part of a training sequence that decides what is counted. */
+/** Part of a training sequence that is counted. */
 export interface CountedSequence {
   readonly lossMask: ArrayLike<number>;
   readonly entropyMask?: ArrayLike<number>;
@@ -57,7 +57,10 @@ export function countLossTokens(sequences: readonly CountedSequence[]): LossCoun
   return { tokens, sequences: counted, entropyTokens, entropySequences, ...(streams && { streams }) };
 }
 
-/** Weight of a token in a stream; without weights a stream takes trained tokens alike. Observed tokens have cross-entropy alone. */
+/**
+ * Weight of a token in a stream; a stream without weights takes all trained tokens equally. Observed tokens only have
+ * cross-entropy.
+ */
 export function streamWeight(sequence: CountedSequence, stream: LossStream, t: number, usual = 1): number {
   const weights = sequence[STREAM_WEIGHTS[stream]];
   if (weights === undefined) return sequence.lossMask[t] ? usual : 0;

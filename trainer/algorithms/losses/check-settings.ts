@@ -11,8 +11,8 @@ import {
 } from './settings.ts';
 
 /**
- * Refuses settings that have no meaning or that contradict each other.
- * @throws RangeError naming the setting as configs spell it, what is wrong with it and what would be right.
+ * Rejects settings without a meaning, or that contradict each other.
+ * @throws RangeError naming the setting as configs spell it, what is wrong with it and what would be right
  */
 export function checkLossSettings(settings: LossSettings): void {
   const loss = policyLoss(settings.policy);

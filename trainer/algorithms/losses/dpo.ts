@@ -3,15 +3,13 @@ import type { PolicyLoss, PolicyLossInput, TokenLosses } from './policy-loss.ts'
 import type { LossSettings } from './settings.ts';
 
 /**
- * Direct preference optimization: of two episodes from one start the better becomes likelier than the worse, measured from a
- * reference policy.
- *
- * h = Σ over trained tokens of log π_θ − log π_ref; m = β · (h_chosen − h_rejected); loss of a pair = −log σ(m), averaged over the
- * pairs of the step. Both sequences of a pair carry half of it: a sequence has its own h from the graph and its partner's as an
- * input, computed under the same weights, so that pairs may be cut among micro-batches and workers. Its tokens have the gradient of
- * the pair's whole loss, since each of the two is the only one that moves its own tokens.
- *
- * Source: Rafailov et al., 2023; TRL `DPOTrainer`, loss type `sigmoid`; the metrics have its names.
+ * Direct preference optimization: of two episodes from one start the better becomes likelier than the worse, measured
+ * from a reference policy. h = Σ over trained tokens of log π_θ − log π_ref; m = β · (h_chosen − h_rejected); loss of a
+ * pair = −log σ(m), averaged over the pairs of the step. Each sequence of a pair carries half of the loss. A sequence
+ * gets its own h from the graph and its partner's as an input, computed under the same weights, so a pair may be split
+ * among micro-batches and workers. Its tokens have the gradient of the pair's whole loss, since only the sequence
+ * itself moves its tokens. Source: Rafailov et al., 2023; TRL `DPOTrainer`, loss type `sigmoid`; the metrics have its
+ * names.
  */
 export const dpo = {
   name: 'dpo',

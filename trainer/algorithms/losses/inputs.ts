@@ -13,13 +13,13 @@ import { policyLoss } from './registry.ts';
 import type { LossKlEstimator, LossSettings } from './settings.ts';
 
 /**
- * What a loss is made of. Two updates with equal structures run the same graph: coefficients, clip ranges,
- * aggregation and off-policy correction are inputs, so schedules never recompile.
+ * Structure of a loss. Updates with equal structures run the same graph: coefficients, clip ranges, aggregation and
+ * off-policy correction are inputs, so schedules never recompile.
  */
 export interface LossStructure {
-  /** Null without a policy gradient: for a critic, which learns values alone, and in supervised learning. */
+  /** Null without a policy gradient: for a critic, which only learns values, and in supervised learning. */
   readonly policy: string | null;
-  /** The form of the policy loss, where it has several. */
+  /** Variant of the policy loss, where it has several. */
   readonly variant?: string;
   /** The cross-entropy's part in the loss: next to a policy gradient, or all of it in supervised learning. */
   readonly crossEntropy?: 'auxiliary' | 'supervised';
@@ -30,13 +30,16 @@ export interface LossStructure {
   readonly valueClip: boolean;
 }
 
-/** Inputs that the model and the batch offer to the loss. */
+/** Inputs of the loss that the model and the batch provide. */
 export interface AvailableLossInputs {
   /** The model has a value head and the sequences have `returns` and `values`. */
   readonly value: boolean;
   /** The graph computes entropies; without them neither the bonus nor the metric exists. */
   readonly entropy: boolean;
-  /** The graph computes log-probabilities; so when absent. A critic's computes none, and its loss is the value's alone. */
+  /**
+   * The graph computes log-probabilities; true when absent. A critic's graph computes none, and its loss only has the
+   * value term.
+   */
   readonly policy?: boolean;
   /** The sequences have `crossEntropyWeights`. */
   readonly crossEntropy?: boolean;

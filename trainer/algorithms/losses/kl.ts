@@ -7,8 +7,8 @@ export const K3_EXPONENT_LIMIT = 20;
 export const K3_RESULT_LIMIT = 10;
 
 /**
- * Below this |d| k3 is taken from its series x²/2 + x³/6 + x⁴/24 + x⁵/120 (x = −d), because e^x − 1 − x loses all
- * digits in float32; the series is off by 2e-11 at most.
+ * Below this |d| k3 is computed from its series x²/2 + x³/6 + x⁴/24 + x⁵/120 (x = −d), because e^x − 1 − x loses all
+ * digits in float32; the series is off by at most 2e-11.
  */
 const K3_SERIES_LIMIT = 0.05;
 
@@ -48,13 +48,10 @@ export function klLoss(g: GraphBuilder, estimator: KlEstimator, d: Tensor): Tens
 }
 
 /**
- * The policy gradient of KL(π_θ ‖ π_ref) on what the policy sampled, which distills the reference into it: the difference of
- * log-probabilities stands where an advantage would.
- *
- * term = −stop_gradient(log π_ref − log π_θ)·min(ρ, cap) where kept, else 0; + τ·(log π_θ − log π_anchor)². A token is kept unless its
- * probability fell by more than `keepLow` below the anchor's.
- *
- * Source: SDFT (arXiv 2601.19897) in the form of prime-rl `ref_kl_loss_fn`, which has no cap.
+ * Policy gradient of KL(π_θ ‖ π_ref) on sampled tokens, which distills the reference into the policy: the difference of
+ * log-probabilities takes the place of an advantage. term = −stop_gradient(log π_ref − log π_θ)·min(ρ, cap) where kept,
+ * else 0; + τ·(log π_θ − log π_anchor)². A token is kept unless its probability fell by more than `keepLow` below the
+ * anchor's. Source: SDFT (arXiv 2601.19897) in the form of prime-rl `ref_kl_loss_fn`, which has no cap.
  */
 export function reverseKlTerm(
   g: GraphBuilder,

@@ -5,8 +5,8 @@ import type { TokenMetric } from './policy-loss.ts';
 const NOTHING = 3e38;
 
 /**
- * The nodes of a token metric under the names that micro-batches and workers are added up by: `NAME#sum` and `NAME#count` for a mean,
- * `NAME#max` or `NAME#min` for an extreme.
+ * The nodes of a token metric under names that can be summed over micro-batches and workers: `NAME#sum` and
+ * `NAME#count` for a mean, `NAME#max` or `NAME#min` for an extreme.
  * @param mask bool, true on trained tokens
  */
 export function tokenMetricNodes(
@@ -27,7 +27,7 @@ export function tokenMetricNodes(
   return [[`${name}#${by}`, g.mul(largest, sign)]];
 }
 
-/** Adds the metrics of a further part of an optimizer step: sums add up, extremes are compared. */
+/** Adds the metrics of another part of an optimizer step: sums are added, extremes compared. */
 export function addMetrics(total: Record<string, number>, part: Readonly<Record<string, number>>): void {
   for (const [name, value] of Object.entries(part)) {
     const known = total[name];

@@ -84,11 +84,11 @@ export interface TokenLosses {
   readonly clippedLower?: Tensor;
   /** Further metrics by their logged names, at each token: they are summed with the weights of the losses. */
   readonly metrics?: ReadonlyMap<string, Tensor>;
-  /** Further metrics by their logged names that every trained token counts in alike. */
+  /** Further metrics by their logged names, averaged over all trained tokens. */
   readonly tokenMetrics?: ReadonlyMap<string, TokenMetric>;
 }
 
-/** A policy loss in the form that trains: token losses as nodes of the graph, which differentiates them. */
+/** A trainable policy loss: token losses as nodes of the graph, which differentiates them. */
 export interface PolicyLoss<Name extends string = string> {
   readonly name: Name;
   /**
@@ -104,9 +104,15 @@ export interface PolicyLoss<Name extends string = string> {
   readonly scalars?: Readonly<Record<string, (settings: LossSettings) => number>>;
   /** Names the form of the graph, where a setting changes it. */
   variant?(settings: LossSettings): string;
-  /** One loss a sequence: off-policy weights enter as their geometric mean, and a sequence must have one advantage. */
+  /**
+   * The loss has one ratio per sequence: off-policy weights enter as their geometric mean, and a sequence must have one
+   * advantage.
+   */
   readonly sequenceLevel?: boolean;
-  /** Tokens that the loss treats apart are chosen before each optimizer step, from log-probabilities under the weights as they are. */
+  /**
+   * Before each optimizer step some tokens are selected for special treatment, by log-probabilities under the current
+   * weights.
+   */
   readonly selects?: boolean;
   /** @throws RangeError, in the spelling of the config, for settings that the loss cannot work with */
   check?(settings: LossSettings): void;

@@ -90,7 +90,7 @@ export function declareLossInputs(g: GraphBuilder, structure: LossStructure, sha
   };
 }
 
-/** The terms of a loss while they are put together. */
+/** The terms of a loss during its construction. */
 class LossTerms {
   readonly g: GraphBuilder;
   readonly outputs: ModelOutputs;
@@ -140,17 +140,14 @@ class LossTerms {
 }
 
 /**
- * Builds the loss of an update in the tensor program.
- *
- * loss = policy gradient + cross-entropy + klCoefficient · KL − entropyCoefficient · entropy + valueCoefficient · value, of which a
- * critic has the last. The first three are streams, each with weights per token and averaged over the tokens that have one: which
- * weights are there decides whether it is supervised learning, reinforcement learning, distillation or a mixture.
- *
- * Everything is a sum over tokens with weights that already hold the averages of the whole optimizer step, so
- * the losses, gradients and metrics of micro-batches add up to those of the step. Masked tokens are selected away
- * before any arithmetic; what they hold, NaN included, reaches neither the loss nor a gradient.
- *
- * @throws RangeError when the structure needs a model output or input that is not given
+ * Builds the loss of an update in the tensor program. loss = policy gradient + cross-entropy + klCoefficient · KL −
+ * entropyCoefficient · entropy + valueCoefficient · value; a critic only has the last. The first three are streams,
+ * each with weights per token and averaged over the tokens with a weight. The weights decide whether the loss is
+ * supervised learning, reinforcement learning, distillation or a mixture. Every term is a sum over tokens, with weights
+ * that already contain the averages of the whole optimizer step, so the losses, gradients and metrics of micro-batches
+ * add up to those of the step. Masked tokens are removed before any arithmetic; their contents, NaN included, reach
+ * neither the loss nor a gradient.
+ * @throws RangeError when the structure needs a missing model output or input
  */
 export function buildUpdateLoss(
   g: GraphBuilder,

@@ -3,7 +3,7 @@ import type { ActionNames } from '../../../shared/response.ts';
 import type { SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 
-/** Plays episodes turn by turn: a local policy, a remote model, a script. */
+/** Plays episodes turn by turn: a local policy, a remote model, or a script. */
 export interface Agent {
   respond(turn: AgentTurn): Promise<AgentReply>;
   /** The sequence will not be continued. */
@@ -19,14 +19,14 @@ export interface AgentTurn {
   readonly sampling: SamplingSettings;
   /** Seeds this turn's draws. */
   readonly seed: number;
-  /** Text that stands before the response and belongs to it, e.g. `<think>`. */
+  /** Text at the start of the response that belongs to it, e.g. `<think>`. */
   readonly prime: string;
   readonly episode: EpisodeView;
   /** The conversation as messages, for agents that read text. Made on demand. */
   messages(): readonly ChatMessage[];
 }
 
-/** The episode as its agent may see it. */
+/** An agent's view of the episode. */
 export interface EpisodeView {
   readonly tag: string;
   readonly groupId: number;
@@ -42,7 +42,7 @@ export interface EpisodeView {
   readonly maxActionsPerTurn: number;
   /** The actions of a discrete space. */
   readonly actionNames?: ActionNames;
-  /** Examples of other actions, as they are written. */
+  /** Examples of actions of other spaces, as text. */
   readonly exampleActions?: readonly string[];
   /** Actions are JSON, which answers write as text. */
   readonly jsonActions?: boolean;
@@ -55,9 +55,9 @@ export interface EpisodeView {
 export interface AgentReply {
   /** Text after the prime. Absent: decoded from the tokens. */
   readonly text?: string;
-  /** The response as it counts, for agents that cannot be primed. Absent: the prime and what was said after it. */
+  /** The full response, for agents that cannot be primed. Absent: the prime and the text after it. */
   readonly rawResponse?: string;
-  /** Tokens of what was said. Absent: the text is encoded, where there is a tokenizer. */
+  /** Sampled tokens. Absent: the text is encoded, if there is a tokenizer. */
   readonly tokenIds?: Int32Array;
   /** Same length as `tokenIds`; absent: zeros. */
   readonly logProbs?: Float32Array;
@@ -66,6 +66,6 @@ export interface AgentReply {
   /** Likeliest tokens at each position; absent unless the run keeps them. */
   readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
-  /** Said at random to see what comes of it: nothing to imitate. */
+  /** A random, exploratory turn: nothing to imitate. */
   readonly exploratory?: boolean;
 }

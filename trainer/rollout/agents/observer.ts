@@ -8,8 +8,8 @@ const NO_ACTIONS: Agent = {
 };
 
 /**
- * Opens episodes and takes no action in them, so it plays any environment: their first observation is in `finalState`, and they
- * have no turns.
+ * Opens episodes and takes no action in them, so it works with any environment: their first observation is in
+ * `finalState`, and they have no turns.
  */
 export const observer: EpisodeAgent = {
   acts: false,

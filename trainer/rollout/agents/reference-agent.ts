@@ -6,13 +6,13 @@ import type { Agent, EpisodeView } from './agent.ts';
 export interface ReferenceAgentSettings {
   /** A reference policy of the environment, e.g. `optimal`; `random` takes actions uniformly. */
   readonly policy: string;
-  /** Share of turns that take random actions instead, 0 to 1: what is said in them is nothing to imitate. */
+  /** Share of turns with random actions instead, 0 to 1; these are nothing to imitate. */
   readonly randomTurns?: number;
-  /** Random turns are to be imitated too: play with mistakes. */
+  /** Imitates random turns too: play with mistakes. */
   readonly learnRandomTurns?: boolean;
   /**
-   * Random actions in a turn: `varied` draws their number from one to as many as a turn may hold, `full` always takes as
-   * many. `varied` by default.
+   * Number of random actions in a turn: `varied` draws it from one to the most a turn may hold, `full` always takes the
+   * most. `varied` by default.
    */
   readonly randomCount?: 'varied' | 'full';
 }
@@ -21,8 +21,8 @@ export interface ReferenceAgentSettings {
 export const RANDOM = 'random';
 
 /**
- * Answers as a reference policy would, in well-formed responses with an empty thought: for demonstrations and baselines.
- * Where the policy sees nothing left to do it takes random actions.
+ * Answers like a reference policy, in well-formed responses with an empty thought: for demonstrations and baselines.
+ * Where the policy has no action to take, it takes random ones.
  */
 export function referenceAgent(settings: ReferenceAgentSettings): Agent {
   const { policy, randomTurns = 0, learnRandomTurns = false, randomCount = 'varied' } = settings;
@@ -44,7 +44,7 @@ export function referenceAgent(settings: ReferenceAgentSettings): Agent {
   };
 }
 
-/** Uniform over the names of a discrete space or the examples of another; an environment without both is asked. */
+/** Uniform over the names of a discrete space or the examples of another; without both, the environment is asked. */
 async function randomActions(episode: EpisodeView, count: number, rng: Random): Promise<readonly string[]> {
   const names = episode.actionNames?.names ?? episode.exampleActions;
   if (names) return Array.from({ length: count }, () => rng.choice(names));

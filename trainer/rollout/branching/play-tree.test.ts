@@ -65,7 +65,7 @@ t.test('leaves of a tree of fixed turns share what came before, token by token',
     first.turns.slice(0, 4).map(({ state, response }) => [state, response]),
     second.turns.slice(0, 4).map(({ state, response }) => [state, response]),
   );
-  // A shared turn is trained on once: all of the first leaf, of the others what is their own.
+  // A shared turn is trained once: all of the first leaf, and only the remaining turns of the others.
   const trained = episodes.map(({ lossMask }) => countOnes(lossMask));
   const lengths = episodes.map(({ turns }) => turns.map(({ tokens: [start, end] }) => end - start));
   const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);

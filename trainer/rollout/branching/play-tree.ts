@@ -19,21 +19,21 @@ export interface BranchParts {
   /** Called with sessions that were opened, and that ended. */
   readonly onOpened: (sessions: readonly EnvironmentSession[]) => void;
   readonly onEnded: (session: EnvironmentSession) => void;
-  /** Rewards an episode that is over; undefined for one that gets no reward and is left out. */
+  /** Rewards a finished episode; undefined for one that gets no reward and is left out. */
   readonly rewarded: (episode: Episode) => Promise<Episode | undefined>;
 }
 
 export interface TreeParts extends BranchParts {
   readonly tree: TreePlan;
-  /** Called with what ends the group. */
+  /** Called with the error that ends the group. */
   readonly onFailure: (error: Error) => void;
 }
 
 /**
- * Plays the trees of a group, all chains side by side. A chain branches after a turn: its session is cloned there, and the copies go
- * on under other draws of the policy and, where the plan says so, of the environment. Node numbers follow the tree's shape and not
- * the order in which chains end.
- * @returns the leaves in the order of their paths; a turn that several share is trained on in the first of them
+ * Plays the trees of a group, all chains concurrently. A chain branches after a turn: its session is cloned there, and
+ * the copies continue with other draws of the policy and, if the plan says so, of the environment. Node numbers follow
+ * the tree's shape, not the order in which chains end.
+ * @returns the leaves in the order of their paths; a turn that several share is trained in the first of them
  */
 export async function playTrees(parts: TreeParts, roots: readonly EnvironmentSession[]): Promise<Episode[]> {
   const leaves: Leaf[] = [];
@@ -58,7 +58,7 @@ export async function playTrees(parts: TreeParts, roots: readonly EnvironmentSes
 interface Chain {
   readonly play: Play;
   readonly path: readonly number[];
-  /** Generations of branches that may still come. */
+  /** Remaining generations of branches. */
   readonly depth: number;
   readonly spawn: (play: Play, path: readonly number[], depth: number) => void;
 }
@@ -113,7 +113,7 @@ async function playChain(parts: TreeParts, chain: Chain): Promise<Leaf | undefin
   }
 }
 
-/** A draw that depends on the surprise of the turn's first tokens: an estimate of their entropy from what was sampled. */
+/** A draw that depends on the surprisal of the turn's first tokens, an estimate of their entropy. */
 function isUncertain(tree: TreePlan, { tokenizer }: PlayContext, play: Play, seed: number): boolean {
   const scale = Math.log(Math.max(2, tokenizer?.vocabularySize ?? 2));
   const { first, last } = play.surprisals;
@@ -130,7 +130,7 @@ function renumbered(episode: Episode, member: number): Episode {
   return { ...episode, member, episodeId: `${tag}/${seed}/${groupId}.${member}` };
 }
 
-/** The episodes with a turn that several share in the loss mask of the first alone. */
+/** The episodes, with each shared turn only in the loss mask of the first. */
 function trainedOnce(episodes: readonly Episode[]): Episode[] {
   const owners = new Map<string, number>();
   return episodes.map((episode, member) => {

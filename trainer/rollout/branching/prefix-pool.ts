@@ -25,7 +25,7 @@ export interface PrefixPoolSettings {
   readonly maxAge: number;
   readonly capacity: number;
   readonly controller: ControllerSettings;
-  /** Iterations in which `reverse` goes backwards. */
+  /** Iterations over which `reverse` moves backwards. */
   readonly reverseOver: number;
 }
 
@@ -42,8 +42,8 @@ const KINDS: readonly PrefixKind[] = ['head_start', 'handicap'];
 const FIRST_EMA = 0.5;
 
 /**
- * The kept episodes that groups of an iteration continue: the most promising ones that are not too old, by p(1 − p) of their group's
- * Beta posterior. Those are used up.
+ * Takes the kept episodes that groups of an iteration continue: the most promising ones that are not too old, by p(1 −
+ * p) of their group's Beta posterior. Taken ones are removed.
  * @param groups of the iteration, prefixed ones included
  */
 export function takePrefixes(
@@ -62,8 +62,8 @@ export function takePrefixes(
 }
 
 /**
- * The memory after an iteration: controllers moved by what its prefixed groups came to, and one episode kept of each other group that
- * is too hard or too easy.
+ * The memory after an iteration: controllers updated by the results of its prefixed groups, and one episode kept of
+ * each other group that is too hard or too easy.
  * @param seed of the choice of episodes
  */
 export function learnPrefixes(
@@ -135,7 +135,7 @@ export function learnPrefixes(
   return { state: { pool, controllers }, metrics };
 }
 
-/** The kind of prefix that a group gives; `reverse` takes any success that is not sure. */
+/** The kind of prefix that a group supplies; `reverse` takes any success that is not certain. */
 function kindFor(group: GroupClass, { schedule, directions }: PrefixPoolSettings): PrefixKind | undefined {
   if (schedule === 'reverse') return group === 'too_hard' || group === 'balanced' ? 'head_start' : undefined;
   const kind = group === 'too_hard' ? 'head_start' : group === 'too_easy' ? 'handicap' : undefined;

@@ -17,16 +17,16 @@ export function classOf(successes: number, size: number, { low, high }: PassBoun
   return rate < low ? 'too_hard' : rate > high ? 'too_easy' : 'balanced';
 }
 
-/** The ratio of a kind of prefix: of the turns that a head start leaves, or that a handicap takes over. */
+/** The ratio of a kind of prefix: the share of turns that a head start leaves, or that a handicap takes over. */
 export interface PrefixRatio {
   readonly ratio: number;
-  /** Most turns that it comes to; null: no limit. */
+  /** Most turns of the ratio; null: no limit. */
   readonly cap: number | null;
 }
 
 /**
- * Turns that are taken over of an episode: a head start leaves the last ones of a success, a handicap begins with the first ones of a
- * failure.
+ * Number of turns taken over from an episode: a head start leaves the last ones of a success, a handicap begins with
+ * the first ones of a failure.
  * @returns 0 where no prefix can be cut
  */
 export function prefixTurns(kind: PrefixKind, turns: number, { ratio, cap }: PrefixRatio): number {
@@ -42,7 +42,7 @@ export interface ControllerSettings {
   readonly alpha: number;
   readonly deadzone: number;
   readonly step: number;
-  /** Iterations without a change after one. */
+  /** Iterations without a change after a change. */
   readonly cooldown: number;
   readonly least: number;
   readonly most: number;
@@ -56,7 +56,8 @@ export interface ControllerState {
 }
 
 /**
- * The controller after an iteration. A larger ratio is harder for both kinds, so that it rises while too many continuations succeed.
+ * The controller after an iteration. A larger ratio is harder for both kinds, so it rises while too many continuations
+ * succeed.
  * @param rate mean pass rate of the iteration's prefixed groups of the kind; undefined where there were none
  */
 export function controlled(
@@ -82,7 +83,7 @@ export interface KeptPrefix {
   /** Attempts and successes of its group. */
   readonly attempts: number;
   readonly successes: number;
-  /** Turns of the whole episode, and the first ones of them as they were played. */
+  /** Number of turns of the whole episode, and its first turns as played. */
   readonly turns: number;
   readonly played: readonly PlayedTurn[];
 }

@@ -1,7 +1,7 @@
 import { Random } from '../../../shared/random.ts';
 
 export const BRANCH_CHOICES = ['drawn', 'fixed', 'entropy'] as const;
-/** The choice of the turns after which a chain branches, which never depends on what follows. */
+/** Choice of the turns after which a chain branches; it never depends on later turns. */
 type BranchChoice = (typeof BRANCH_CHOICES)[number];
 
 /** Shape of the trees of a group. Turns count from 1; a chain branches after one. */
@@ -11,7 +11,7 @@ export interface TreePlan {
   readonly roots: number;
   /** Chains after a branch, the one that continues included. */
   readonly children: number;
-  /** Turns of `fixed`, and those that `drawn` draws from; null: all but the last. */
+  /** Turns of `fixed`, and candidates of `drawn`; null: all but the last. */
   readonly turns: readonly number[] | null;
   /** Branches of a chain at most (`drawn`, `entropy`). */
   readonly branches: number;

@@ -72,7 +72,7 @@ t.test('members of a group start alike, and play under the caps', async t => {
   }
   for (const end of ['goal', 'hole', 'max_turns'])
     t.ok(ends.has(`FrozenLake-v0 ${end}`), `an episode ends by ${end}`);
-  // Sessions are closed behind the collector's back: it continues at once.
+  // Sessions are closed without the collector's knowledge: it continues at once.
   const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
   while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
 });

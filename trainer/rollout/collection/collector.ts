@@ -28,7 +28,7 @@ export interface CollectorSettings {
   readonly stopStrings?: readonly string[];
   /** Episodes open at once. */
   readonly concurrency: number;
-  /** A group that takes longer is given up; no limit when absent. */
+  /** A group that takes longer is abandoned; no limit when absent. */
   readonly groupTimeoutMs?: number;
 }
 
@@ -48,7 +48,7 @@ export interface Collection {
   readonly episodes: readonly Episode[];
   /** Groups that could not be completed, with the reason. */
   readonly dropped: readonly { readonly plan: GroupPlan; readonly error: Error }[];
-  /** Episodes that got no reward and are missing in their groups, with the reason. */
+  /** Episodes without a reward, which are missing in their groups, with the reason. */
   readonly lost: readonly { readonly plan: GroupPlan; readonly error: Error }[];
   readonly metrics: CollectionMetrics;
 }
@@ -107,8 +107,8 @@ export class Collector {
   }
 
   /**
-   * Plays all groups and waits for the last. Groups that could not be completed are left out and reported.
-   * @throws the first error when no group at all was completed, or when an error costs more than its group
+   * Plays all groups and waits for the last. Incomplete groups are left out and reported.
+   * @throws the first error when no group was completed, or when an error affects more than its group
    */
   async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
     const start = performance.now();
@@ -162,8 +162,8 @@ export class Collector {
   }
 
   /**
-   * Plays groups as room becomes free and reports each as it ends, in any order. Plans are drawn one at a time when there
-   * is room for one, so a source that waits before it gives the next holds new episodes back.
+   * Plays groups as room becomes free and reports each when it ends, in any order. Plans are drawn one at a time when
+   * there is room for one, so a source can delay new episodes by waiting.
    */
   async play(
     plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,

@@ -22,11 +22,11 @@ export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' 
   readonly timeoutMs: number | undefined;
 }
 
-/** Episodes that are left of a group at least when others got no reward: what is compared needs another. */
+/** Fewest episodes of a group after losses: a comparison needs two. */
 const MIN_COMPARED = 2;
 
 /**
- * A group that is over: its episodes in the order of its members, and why others of it were lost, or why it could not be
+ * Outcome of a group: its episodes in the order of its members and why others were lost, or why it could not be
  * completed.
  */
 export type GroupOutcome =
@@ -51,7 +51,7 @@ interface OpenGroup {
   open: number;
   /** Why it cannot be completed; its episodes end when they find it set. */
   failure: Error | undefined;
-  /** Aborted with the failure, for those who wait. */
+  /** Aborted with the failure. */
   readonly stop: AbortController;
 }
 
@@ -60,9 +60,9 @@ let sequences = 0;
 const newSequence = (): number => ++sequences;
 
 /**
- * Plays a group to its end, its members side by side.
+ * Plays a group to its end, its members concurrently.
  * @param onMoves called with the number of its episodes that had to continue at another server, if any
- * @returns the outcome; rejects with errors that cost more than the group
+ * @returns the outcome; rejects with errors that affect more than the group
  */
 export async function playGroup(
   plan: GroupPlan,
@@ -108,7 +108,7 @@ interface Played {
 }
 
 /**
- * Plays the members. One that gets no reward costs its episode, and the group where too few are left: advantages compare the
+ * Plays the members. A member without a reward is lost, and so is the group if too few are left: advantages compare the
  * episodes of a group, and any number from two can be compared.
  */
 async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Played> {
@@ -128,7 +128,8 @@ async function openSessions(group: OpenGroup, setting: GroupSetting, count: numb
   const { plan } = group;
   const { tag, seedable, hasDynamicsSeed, copyable } = setting.described;
   const { prefix } = plan;
-  // Members share the level, not the luck: else a group compares actions under one outcome of chance.
+  // Members share the level but not the randomness after it; otherwise a group compares actions under a single outcome
+  // of chance.
   const luck = hasDynamicsSeed && plan.size > 1 ? mixSeed(plan.seed, PURPOSE.dynamics) : undefined;
   const opened = await EnvironmentSession.openGroup(
     setting.servers,
@@ -143,7 +144,7 @@ async function openSessions(group: OpenGroup, setting: GroupSetting, count: numb
       copyable,
       stateKeys: plan.stateKeys,
       record: plan.record,
-      // A program plays by itself, so the server keeps to the cap on actions.
+      // A program plays by itself, so the server enforces the cap on actions.
       ...(!('respond' in setting.agent) &&
         setting.agent.acts !== false && {
           wrappers: [{ name: 'time_limit', options: { max_steps: tag.maxActionsPerTrajectory } }],
@@ -154,7 +155,10 @@ async function openSessions(group: OpenGroup, setting: GroupSetting, count: numb
   admit(group, opened, setting);
 }
 
-/** Takes in sessions of a group. @throws what ended it, where it is over: they are closed then */
+/**
+ * Adds sessions to a group.
+ * @throws the group's failure, if it has ended: the sessions are closed then
+ */
 function admit(group: OpenGroup, opened: readonly EnvironmentSession[], { tally }: GroupSetting): void {
   if (group.stop.signal.aborted) {
     for (const session of opened) void session.close();
@@ -205,7 +209,7 @@ async function playTreeMembers(
   return { episodes, lost };
 }
 
-/** Plays the members, each with other continuations from before its turns; those without a reward count for no value. */
+/** Plays the members, each with continuations from before its turns; continuations without a reward are ignored. */
 async function playVineMembers(
   group: OpenGroup,
   vine: VinePlan,
@@ -229,7 +233,7 @@ async function playVineMembers(
   );
 }
 
-/** @param lost takes in why episodes got no reward */
+/** @param lost collects why episodes got no reward */
 function branchParts(
   group: OpenGroup,
   setting: GroupSetting,
@@ -253,7 +257,7 @@ function branchParts(
   };
 }
 
-/** Plays episodes that continue an earlier one: its turns are carried out once, and copies continue from there. */
+/** Plays episodes that continue an earlier one: its turns are carried out once, and clones continue from there. */
 async function playContinuations(
   group: OpenGroup,
   prefix: KeptPrefix,
@@ -292,7 +296,7 @@ async function playContinuations(
   }
 }
 
-/** @throws Error where a program plays, as its state is not the trainer's */
+/** @throws Error where a program plays, because the trainer does not know its state */
 function playContext(setting: GroupSetting, check: () => void): PlayContext {
   const { agent, ...others } = setting;
   if (!('respond' in agent))
@@ -325,7 +329,10 @@ async function playMember(
   return withReward(episode, setting);
 }
 
-/** The work's result. @throws GroupTimeout when it takes longer; what it then comes to is nobody's concern */
+/**
+ * The work's result.
+ * @throws GroupTimeout when it takes longer; a later result is ignored
+ */
 async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new GroupTimeout(plan, limitMs)), limitMs);
@@ -336,7 +343,7 @@ async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Pr
   }
 }
 
-/** Failures that cost a group and nothing more; anything else is a fault of ours or of the configuration. */
+/** Failures that end only their group; anything else is a fault of ragen or of the configuration. */
 function costsTheGroup(error: unknown): error is Error {
   if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
   return (
@@ -350,8 +357,8 @@ function costsTheGroup(error: unknown): error is Error {
 }
 
 /**
- * Plays an episode, and from before its turns other continuations to their end: the returns of those are the values of its
- * histories. The episode waits for them, so that a member of a group has at most 1 + `clones` sessions open.
+ * Plays an episode, and continuations from before its turns to their end: their returns are the values of its
+ * histories. The episode waits for them, so a member of a group has at most 1 + `clones` open sessions.
  * @param play its episode, at the start; the caller releases it
  * @returns the episode; undefined where it gets no reward
  */
@@ -386,7 +393,7 @@ async function playVine(
   return parts.rewarded({ ...episode, continuations });
 }
 
-/** Rewards of a continuation, which nobody is trained on; undefined where it gets none. */
+/** Rewards of a continuation, which is not trained; undefined where it gets none. */
 async function continued(parts: BranchParts, play: Play): Promise<RewardSums | undefined> {
   const { setting } = parts;
   const { tally } = setting;

@@ -1,9 +1,6 @@
 import type { Agent } from '../agents/agent.ts';
 
-/**
- * How much of the time something is going on: several things may overlap, and the time in which at least one of them lasts
- * counts once.
- */
+/** Measures the share of time in which something is in progress; overlapping intervals count once. */
 export class IntervalMeter {
   readonly #now: () => number;
   #open = 0;
@@ -11,7 +8,7 @@ export class IntervalMeter {
   #busy = 0;
   #from: number;
 
-  /** @param now a clock that only rises, in any unit */
+  /** @param now a monotonic clock, in any unit */
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
     this.#from = now();
@@ -46,7 +43,7 @@ export class IntervalMeter {
   }
 }
 
-/** The agent, with the time in which it has something to answer measured. */
+/** The agent, with its answering time measured. */
 export function meteredAgent(agent: Agent, meter: IntervalMeter): Agent {
   return {
     respond: turn => meter.during(() => agent.respond(turn)),

@@ -30,7 +30,7 @@ export interface StreamSettings {
   readonly onLost?: (plan: GroupPlan, error: Error) => void;
 }
 
-/** Position of a stream: one that starts there plays every group again that this one has not handed out. */
+/** Position of a stream: a stream that starts there plays again every group that this one has not handed out. */
 export interface StreamPosition {
   /** Number of the next group that has not been started. */
   readonly next: number;
@@ -43,16 +43,16 @@ export interface StreamedGroup {
   readonly n: number;
   readonly plan: GroupPlan;
   readonly episodes: readonly Episode[];
-  /** Batches that have been trained on since it was started. */
+  /** Batches trained on since the group was started. */
   readonly staleness: number;
 }
 
-/** Counts since they were last read. */
+/** Counts since the last read. */
 export interface StreamCounts {
   readonly completedEpisodes: number;
   readonly droppedGroups: number;
   readonly erroredEpisodes: number;
-  /** Those of them that are missing in groups which were completed. */
+  /** Episodes missing in completed groups. */
   readonly lostEpisodes: number;
   /** Groups that were dropped because an episode did not fit the policy's context. */
   readonly tooLongGroups: number;
@@ -82,9 +82,9 @@ const emptyCounts = () => ({
 });
 
 /**
- * Plays groups without pause while batches of them are trained on. New ones start as long as {@link startCapacity} allows;
- * completed ones are handed out oldest first, and those that would be older than `maxStaleness` are given up and counted.
- * With `maxStaleness` 0 the next batch starts when the last has been trained on.
+ * Plays groups without pause while batches of them are trained on. New ones start as long as {@link startCapacity}
+ * allows. Completed ones are handed out oldest first; those that would be older than `maxStaleness` are abandoned and
+ * counted. With `maxStaleness` 0 the next batch starts when the last has been trained on.
  */
 export class RolloutStream {
   readonly #settings: StreamSettings;
@@ -138,7 +138,7 @@ export class RolloutStream {
 
   /**
    * Waits for this many completed groups and hands them out in the order of their numbers.
-   * @throws the signal's reason when it is aborted; the first error when nothing can be completed any more
+   * @throws the signal's reason when it is aborted; the first error when nothing more can be completed
    */
   async take(groups: number, signal: AbortSignal): Promise<StreamedGroup[]> {
     this.#dropStale();
@@ -157,13 +157,13 @@ export class RolloutStream {
     }));
   }
 
-  /** Groups that were taken are of no use, and others are wanted in their place. */
+  /** Rejects taken groups, so that others take their place. */
   refuse(groups: number): void {
     this.#accepted -= groups * this.#settings.groupSize;
     this.#change();
   }
 
-  /** A batch has been trained on: the weights are another version. */
+  /** Reports that a batch has been trained on: the weights have a new version. */
   advance(): void {
     this.#version++;
     this.#change();
@@ -177,7 +177,7 @@ export class RolloutStream {
     return counts;
   }
 
-  /** Gives up what is open. Resolves when all sessions have been asked to close. */
+  /** Abandons all open groups. Resolves when the close of all sessions is requested. */
   async close(): Promise<void> {
     this.#abort.abort(new DOMException('the rollouts were ended', 'AbortError'));
     this.#change();
@@ -240,7 +240,7 @@ export class RolloutStream {
     this.#change();
   }
 
-  /** Gives up what would be trained on too late; other groups may start in its place. */
+  /** Abandons groups that would be trained on too late; others may start in their place. */
   #dropStale(): void {
     const oldest = this.#version - this.#settings.maxStaleness;
     const fresh = this.#ready.filter(({ version }) => version >= oldest);

@@ -1,18 +1,18 @@
-/** From when on which tags are played, and how much of each. */
+/** First iteration of a stage, with the share of each tag. */
 export interface CurriculumStage {
   /** First iteration of the stage, counted from 1. */
   readonly from_step: number;
-  /** Shares by tag, in any unit; a tag that is not named is not played. */
+  /** Shares by tag, in any unit; tags that are not listed are not played. */
   readonly weights: { readonly [tag: string]: number };
 }
 
-/** A schedule of difficulty: stages in which one may follow another at once (`step`) or gradually (`linear`). */
+/** A schedule of difficulty in stages; the next stage begins at once (`step`) or gradually (`linear`). */
 export interface Curriculum {
   readonly blend: 'step' | 'linear';
   readonly stages: readonly CurriculumStage[];
 }
 
-/** Shares of the tags in an iteration, summing to 1. Before the first stage its shares hold. */
+/** Shares of the tags in an iteration, summing to 1. Iterations before the first stage have its shares. */
 export function curriculumShares(
   { blend, stages }: Curriculum,
   tags: readonly string[],
@@ -42,8 +42,8 @@ export interface AdaptiveCurriculum {
 export type TagSuccess = { readonly [tag: string]: number };
 
 /**
- * Shares of the tags by how much is to be learned: in proportion to s(1 − s) of their success s, above an even floor. A tag that
- * was not played yet counts as one with success of a half.
+ * Shares of the tags by what is left to learn: in proportion to s(1 − s) of their success s, above an even floor. A tag
+ * that has not been played counts as half successful.
  */
 export function adaptiveShares(
   { floor }: AdaptiveCurriculum,
@@ -60,7 +60,7 @@ export function adaptiveShares(
   );
 }
 
-/** The averages after an iteration with these shares of successes. */
+/** The averages after an iteration with these success rates. */
 export function followSuccess(
   { decay }: AdaptiveCurriculum,
   before: TagSuccess,
@@ -73,7 +73,7 @@ export function followSuccess(
   return next;
 }
 
-/** @returns what is wrong with a curriculum over these tags, in words; nothing when it can be followed */
+/** @returns what is wrong with a curriculum over these tags, as text; nothing if it is valid */
 export function curriculumFaults({ stages }: Curriculum, tags: readonly string[]): string[] {
   return stages.flatMap(({ from_step, weights }, i) => {
     const unknown = Object.keys(weights).filter(tag => !tags.includes(tag));
@@ -90,8 +90,8 @@ export function curriculumFaults({ stages }: Curriculum, tags: readonly string[]
 }
 
 /**
- * Splits whole units over parts in proportion to their weights: everyone the whole number below, the rest to the largest
- * remainders, the first of equals first.
+ * Splits whole units over parts in proportion to their weights: each part gets its share rounded down, and the largest
+ * remainders get the rest, the first of equals first.
  */
 export function apportion(weights: readonly number[], units: number): number[] {
   const total = weights.reduce((sum, weight) => sum + weight, 0);

@@ -1,11 +1,11 @@
 import { Random } from '../../../shared/random.ts';
 
 export interface LevelReplaySettings {
-  /** Share of an iteration's groups that play levels again, once there are enough. */
+  /** Share of an iteration's groups that replay levels, once there are enough. */
   readonly share: number;
-  /** Levels that are remembered at most; the least promising are forgotten. */
+  /** Most remembered levels; the least promising are forgotten. */
   readonly capacity: number;
-  /** β: a level is chosen in proportion to rank^(−1/β) by its score; near 0 always the best, large at random. */
+  /** β: a level is chosen in proportion to rank^(−1/β) by its score; near 0 always the best, large values uniformly. */
   readonly temperature: number;
   /** ρ: weight of the time since a level was played, in place of its score. */
   readonly staleness: number;
@@ -33,17 +33,17 @@ export interface LevelResult {
 }
 
 /**
- * How much is to be learned from a level: p(1 − p) of its probability of success, which is greatest where the policy succeeds
- * half of the time (learnability: Tzannetos et al., 2023; Rutherford et al., 2024). p is the mean of a Beta posterior from a
- * uniform prior, so that a level with few attempts is not written off.
+ * What is left to learn from a level: p(1 − p) of its probability of success, largest where the policy succeeds half of
+ * the time (learnability: Tzannetos et al., 2023; Rutherford et al., 2024). p is the mean of a Beta posterior from a
+ * uniform prior, so a level with few attempts is not written off.
  */
 export function learnability({ attempts, successes }: Pick<ReplayedLevel, 'attempts' | 'successes'>): number {
   return ((successes + 1) * (attempts - successes + 1)) / (attempts + 2) ** 2;
 }
 
 /**
- * Seeds of levels of a tag to play again, without repetition: prioritized level replay (Jiang et al., 2021) with ranks by
- * {@link learnability} and a share for those that were not played for long.
+ * Seeds of levels of a tag to play again, without repetition: prioritized level replay (Jiang et al., 2021), ranked by
+ * {@link learnability}, with a share for levels not played for long.
  * @param count of levels; fewer where fewer are remembered
  */
 export function chooseReplays(
@@ -68,7 +68,7 @@ export function chooseReplays(
   return chosen;
 }
 
-/** The levels with what an iteration showed of them, at most `capacity`: the least promising are left out. */
+/** The levels updated by the results of an iteration, at most `capacity`: the least promising are left out. */
 export function rememberLevels(
   levels: readonly ReplayedLevel[],
   results: readonly LevelResult[],
@@ -103,7 +103,7 @@ function shares(weights: readonly number[]): number[] {
   return weights.map(weight => (total > 0 ? weight / total : 0));
 }
 
-/** Position of a weight drawn in proportion; the first that is left where all are 0. */
+/** Position of a weight drawn in proportion; the first one where all are 0. */
 function draw(weights: readonly number[], at: number): number {
   let left = at * weights.reduce((sum, weight) => sum + weight, 0);
   let last = 0;

@@ -1,10 +1,7 @@
 import { pathToFileURL } from 'node:url';
 import { parentPort, workerData } from 'node:worker_threads';
 
-/**
- * Runs the `reward` of a file for each episode that is posted. Posts that it begins, then what the file returns, or why it
- * failed.
- */
+/** Runs the `reward` of a file for each posted episode. Posts that it begins, then the result, or why it failed. */
 const loaded = import(pathToFileURL(workerData as string).href) as Promise<{ reward?: unknown }>;
 // Reported with the first episode.
 loaded.catch(() => undefined);

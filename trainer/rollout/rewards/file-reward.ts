@@ -2,14 +2,14 @@ import { resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { type HookEpisode, RewardFault, type RewardHook } from './reward-hook.ts';
 
-/** For the start of a thread, and for what the file does as it is loaded. */
+/** For the start of a thread and the loading of the file. */
 const START_TIMEOUT_MS = 60_000;
 const WORKER = new URL('./file-reward-worker.ts', import.meta.url);
 
 export interface FileRewardSettings {
   readonly file: string;
   readonly mode: RewardHook['mode'];
-  /** For one episode, from when the function is called; one that takes longer is ended with its thread, which is started again. */
+  /** For one episode, from the call of the function; a longer call ends with its thread, which is started again. */
   readonly timeoutMs: number;
   /** Heap of the thread. */
   readonly memoryMb: number;
@@ -22,8 +22,8 @@ interface Waiting {
 }
 
 /**
- * Rewards by a function `reward(episode)` that a TypeScript or JavaScript file exports. It runs in a separate thread, one episode
- * after the other, so that a loop without end costs its episode and not the run. The file is trusted as our own code is.
+ * Rewards by a function `reward(episode)` that a TypeScript or JavaScript file exports. It runs in a separate thread,
+ * one episode after the other, so an endless loop costs only its episode. The file is trusted like ragen's own code.
  */
 export class FileReward implements RewardHook {
   readonly name: string;
@@ -104,7 +104,7 @@ export class FileReward implements RewardHook {
     return current;
   }
 
-  /** Ends the thread; the next episode has a new one. */
+  /** Ends the thread; the next episode gets a new one. */
   #end(fault: RewardFault): void {
     const worker = this.#worker;
     this.#worker = undefined;

@@ -21,21 +21,21 @@ export interface HookEpisode {
   }[];
 }
 
-/** Gives the rewards of episodes that are over. */
+/** Rewards finished episodes. */
 export interface RewardHook {
   /** Name for messages: a file or an address. */
   readonly name: string;
   /** `add`: its rewards are added to the environment's; `replace`: they take their place. */
   readonly mode: 'add' | 'replace';
   /**
-   * What it says of an episode: `{ reward }` for the last turn, or `{ rewards }` for each.
-   * @throws RewardFault when it fails, is too slow or says too much
+   * The hook's reply for an episode: `{ reward }` for the last turn, or `{ rewards }` for each.
+   * @throws RewardFault when it fails, is too slow or too long
    */
   ask(episode: HookEpisode): Promise<unknown>;
   close(): Promise<void>;
 }
 
-/** A reward hook failed; it costs its episode, and the group where fewer than two episodes are left of that. */
+/** A reward hook failed: its episode is lost, and so is the group if fewer than two episodes are left. */
 export class RewardFault extends ProgramFault {
   constructor(hook: Pick<RewardHook, 'name'>, message: string, options?: ErrorOptions) {
     super(`rollout.reward: ${hook.name} ${message}`, options);
@@ -43,7 +43,10 @@ export class RewardFault extends ProgramFault {
   }
 }
 
-/** The episode with the rewards that a hook gives. @throws RewardFault */
+/**
+ * The episode with the rewards of a hook.
+ * @throws RewardFault
+ */
 export async function withHookRewards(episode: Episode, hook: RewardHook): Promise<Episode> {
   if (episode.turns.length === 0) return episode;
   const rewards = readRewards(await hook.ask(viewOf(episode)), episode.turns.length, hook);
@@ -89,11 +92,11 @@ interface HttpRewardSettings {
   readonly timeoutMs: number;
   /** Largest reply, in bytes. */
   readonly maxBytes: number;
-  /** Bearer token, where it wants one. */
+  /** Bearer token, if the service needs one. */
   readonly token?: string;
 }
 
-/** Rewards by a service: each episode is sent with POST as JSON, and answered by JSON. */
+/** Rewards by a service: it gets each episode as JSON by POST, and answers with JSON. */
 export class HttpReward implements RewardHook {
   readonly name: string;
   readonly mode: RewardHook['mode'];

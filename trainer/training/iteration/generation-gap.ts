@@ -8,16 +8,16 @@ import { type Episode, samplesOf } from '../../rollout/episode.ts';
 
 /** Episodes that are compared. */
 const COMPARED = 32;
-/** Prompts that engines are asked to continue where no episode can be compared, and by how much. */
+/** Prompts that engines continue where no episode can be compared, and the tokens of each. */
 const PROBES = 8;
 const PROBE_TOKENS = 16;
-/** Above the numbers of the sequences of a run. */
+/** Higher than any sequence number of a run. */
 const FIRST_PROBE = 2 ** 44;
-/** Another explanation holds where the tokens fit it this much better than the policy, as a share of the gap. */
+/** Another explanation holds if it reduces the gap to this share. */
 const FITS_BETTER = 0.5;
-/** Share of the temperature at which engines are asked a second time: raw log-probabilities are further off there. */
+/** Factor on the temperature of a second probe of the engines: raw log-probabilities are further off there. */
 const COLDER = 0.5;
-/** Smaller gaps are rounding, and no cause is looked for. */
+/** Gaps up to this are rounding; no cause is looked for. */
 const ROUNDING = 1e-3;
 /** Standard errors of the bias that count as chance, and the share of `max_gap` that it may be beyond them. */
 const CHANCE = 3;
@@ -25,7 +25,7 @@ const BIAS_SHARE = 0.25;
 /** Standard errors of a 95 % interval. */
 const INTERVAL = 1.96;
 
-/** Why what engines sampled does not come from the policy that learns. */
+/** Why the engines' samples do not come from the learning policy. */
 type GapCause = 'adapter' | 'raw' | 'narrow' | 'unknown';
 
 const CAUSES: Readonly<Record<GapCause, string>> = {
@@ -40,7 +40,7 @@ const CAUSES: Readonly<Record<GapCause, string>> = {
     '- its precision is another (float16, quantized): raise generation.max_gap if that is meant.',
 };
 
-/** Engines sampled from another policy than the one that learns. */
+/** Engines sampled from a different policy than the learning one. */
 class GenerationGapError extends Error {
   constructor({ mean, kl, error }: Gap, limit: number, cause: GapCause) {
     const interval = [kl - INTERVAL * error, kl + INTERVAL * error].map(bound => bound.toFixed(4));
@@ -53,10 +53,10 @@ class GenerationGapError extends Error {
   }
 }
 
-/** The learning policy, as far as the comparison uses it. */
+/** Parts of the learning policy that the comparison uses. */
 export type ComparedPolicy = Pick<TrainedPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
 
-/** The generator and the versions of the weights it got. */
+/** The generator and the versions of the weights that it received. */
 export interface ComparedGenerator {
   readonly generator: Generator;
   /** Versions of the weights that it had, the present one last. */
@@ -64,13 +64,13 @@ export interface ComparedGenerator {
 }
 
 /**
- * `generation/logprob_gap_mean` and `_max` in nats, and `generation/logprob_bias` with the half of its 95 % interval, over tokens
- * that were sampled under the policy's present weights, and {@link olderGaps} of the others; empty where it is not time to
- * compare. Asynchronous episodes may have no tokens of the present weights: the engines sample a few for the comparison, and some
- * at a lower temperature. Nothing is compared where top-k, penalties and the like change the engines' distribution.
- *
- * Right engines of a lower precision have a gap, but hardly a bias: rounding goes both ways. Wrong ones may have a smaller gap and
- * a bias, or be wrong only away from temperature 1; hence all three are judged.
+ * Compares the engines with the learning policy. Returns `generation/logprob_gap_mean` and `_max` in nats, and
+ * `generation/logprob_bias` with half of its 95 % interval, over tokens sampled under the policy's present weights, and
+ * {@link olderGaps} for other tokens; nothing where no comparison is due. Asynchronous episodes may have no tokens of
+ * the present weights: the engines then sample a few for the comparison, and some at a lower temperature. Nothing is
+ * compared where top-k, penalties and the like change the engines' distribution. Correct engines of a lower precision
+ * have a gap, but hardly a bias: rounding goes both ways. Wrong ones may have a smaller gap with a bias, or be wrong
+ * only away from temperature 1; so all three are checked.
  * @throws GenerationGapError with the cause
  */
 export async function checkedGap(
@@ -112,7 +112,7 @@ export async function checkedGap(
   };
 }
 
-/** True if log-probabilities are those of temperature 1, though tokens were sampled at another one. */
+/** True if log-probabilities are those of temperature 1, although tokens were sampled at another. */
 async function isRaw(
   policy: Pick<Policy, 'score'>,
   compared: readonly Compared[],
@@ -250,8 +250,9 @@ function gapOf(sequences: readonly (readonly number[])[]): Gap {
 }
 
 /**
- * `generation/logprob_gap_{mean,max}_<n>` and `generation/mismatch_kl_<n>` of tokens that were sampled n ≥ 1 versions behind
- * the present weights: how far off-policy they are. No limit holds for them, as the weights have changed in between.
+ * `generation/logprob_gap_{mean,max}_<n>` and `generation/mismatch_kl_<n>` of tokens that were sampled n ≥ 1 versions
+ * behind the present weights: how far off-policy they are. They have no limit, since the weights have changed since
+ * then.
  */
 function olderGaps(gaps: ReadonlyMap<number, Gap>): Metrics {
   const older = [...gaps].filter(([age]) => age > 0);

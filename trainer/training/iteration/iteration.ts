@@ -70,11 +70,11 @@ export interface IterationParts {
     'update' | 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration'
   > &
     Pick<TrainedPolicy, 'pipelined'>;
-  /** Whom a KL term compares with; needed where one is on. */
+  /** Policy that a KL term compares with; required if there is such a term. */
   readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
   /** Ends of the environments' episodes. */
   readonly ends?: EndMeanings;
-  /** Weights that a token goes through. */
+  /** Number of weights, for counting floating-point operations. */
   readonly parameterCount: number;
   readonly source: EpisodeSource;
   /** Source of sampled tokens; absent: the policy. */
@@ -83,10 +83,10 @@ export interface IterationParts {
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
   readonly decode: (ids: ArrayLike<number>) => string;
-  /** Measures when the policy has something to do; absent where nobody asks. */
+  /** Measures when the policy is busy; absent where that is not logged. */
   readonly busy?: IntervalMeter;
   readonly trajectories: TrajectoryWriter;
-  /** Seconds on a clock that only rises. */
+  /** Seconds on a monotonic clock. */
   readonly clock: () => number;
 }
 
@@ -98,14 +98,14 @@ export interface IterationResult {
   readonly groupStd: number;
   readonly metrics: Metrics;
   readonly tables: { readonly [name: string]: MetricTable };
-  /** Warnings about the policy's health, for people. */
+  /** Readable warnings about the policy's health. */
   readonly alarms: readonly string[];
 }
 
 /**
- * One iteration: collects a batch of groups, turns it into training sequences and updates the policy.
- * Episodes that start from a validation level are left out of everything.
- * @throws the signal's reason when the run is asked to stop before the update has begun
+ * One iteration: collects a batch of groups, turns it into training sequences and updates the policy. Episodes that
+ * start from a validation level are excluded everywhere.
+ * @throws the signal's reason if the run is asked to stop before the update
  */
 export async function runIteration(
   run: IterationParts,
@@ -150,7 +150,7 @@ export async function runIteration(
   const isSynchronous = settings.rollout.asynchronous === null;
   const idle = 1 - (collected - started) / (times.ended - started);
   const metrics: Metrics = {
-    // What continues earlier episodes says nothing of the task itself.
+    // Episodes that continue earlier ones say nothing about the task itself.
     ...collectionMetrics(withoutPrefixed(episodes), settings, parts.ends),
     ...(isSynchronous ? { 'rollouter/idle_ratio': idle } : {}),
     ...collection.metrics,
@@ -191,13 +191,13 @@ export async function runIteration(
   };
 }
 
-/** The episodes that begin at their start; all, where none does. */
+/** The episodes that begin at their start; all of them if none does. */
 function withoutPrefixed(episodes: readonly Episode[]): readonly Episode[] {
   const plain = episodes.filter(({ prefix }) => !prefix);
   return plain.length === 0 ? episodes : plain;
 }
 
-/** Updates the policy; sampling that continues meanwhile waits. */
+/** Updates the policy; concurrent sampling waits. */
 function learn(
   { policy, settings }: IterationParts,
   state: TrainerState,
@@ -224,7 +224,7 @@ function learn(
   return rollout.asynchronous === null ? update() : policy.holdingGeneration(update);
 }
 
-/** The kept episodes as sequences, with what the loss wants to know of them under other weights. */
+/** The kept episodes as sequences, with their log-probabilities under other weights where the loss needs them. */
 async function trainingSequencesOf(
   parts: IterationParts,
   filtered: Filtered,
@@ -256,8 +256,8 @@ interface IterationRecord {
 }
 
 /**
- * Scores for the record of an iteration: those that there are, else of as many episodes as have {@link SCORED_TOKENS} tokens
- * together. Undefined when the iteration is not recorded.
+ * Scores for the record of an iteration: existing ones, else scores of as many episodes as have {@link SCORED_TOKENS}
+ * tokens together. Undefined when the iteration is not recorded.
  */
 async function scoresForRecord(
   { settings, policy }: RecordingParts,
@@ -278,7 +278,7 @@ async function scoresForRecord(
   return scoreEpisodes(policy, chosen, settings);
 }
 
-/** Writes the groups of an iteration, and where they are due its trajectories with what training made of each token. */
+/** Writes the groups of an iteration and, if they are due, its trajectories with the training values of each token. */
 function recordIteration(parts: RecordingParts, record: IterationRecord): void {
   const { settings, run, trajectories } = parts;
   const { step, episodes, filtered, sequences, scores } = record;
@@ -290,7 +290,7 @@ function recordIteration(parts: RecordingParts, record: IterationRecord): void {
   const groupOf = new Map(
     filtered.scored.flatMap(({ episodes }, i) => episodes.map(episode => [episode, groups[i]])),
   );
-  // A sequence to train on holds the token ids of its sample as they are.
+  // A training sequence has the same token ids array as its sample.
   const sequenceOf = new Map(sequences.map(sequence => [sequence.tokenIds, sequence]));
   trajectories.write('train', step, episodes, {
     group: episode => groupOf.get(episode),
@@ -328,7 +328,7 @@ interface CollectionParts {
   readonly source: EpisodeSource;
 }
 
-/** Metrics of collections that add up over those of an iteration. */
+/** Metrics of collections that are summed over an iteration. */
 const SUMMED = [
   'timing_s/rollout',
   'rollouter/steps',
@@ -363,7 +363,7 @@ interface CollectedIteration extends IterationContext {
   readonly metrics: Metrics;
 }
 
-/** Collects and filters; again and again for what is missing where the filter's `fill` is `refill`. */
+/** Collects and filters; with `fill: refill`, collects again until nothing is missing. */
 async function collect(
   { settings, policy, source }: CollectionParts,
   step: number,
@@ -396,7 +396,7 @@ async function collect(
   };
 }
 
-/** Seconds and counts of several collections added up, all else averaged. */
+/** Sums seconds and counts of several collections, and averages the rest. */
 function mergePlayed(rounds: readonly PlayedGroups[]): Metrics {
   const merged = averageRows(rounds.map(round => round.metrics));
   for (const name of SUMMED) if (name in merged) merged[name] *= rounds.length;

@@ -15,7 +15,7 @@ import { type Episode, samplesOf } from '../../rollout/episode.ts';
 
 interface SpeedParts {
   readonly settings: RunSettings;
-  /** Weights that a token goes through. */
+  /** Number of weights. */
   readonly parameterCount: number;
   readonly busy: IntervalMeter;
 }
@@ -59,7 +59,7 @@ export interface StepWork {
   readonly trained: number;
 }
 
-/** `perf/*`: what was done in a second. */
+/** `perf/*`: work per second. */
 export function speedMetrics(
   parts: SpeedParts,
   { episodes, sequences, sampled, trained }: StepWork,
@@ -76,7 +76,7 @@ export function speedMetrics(
   };
 }
 
-/** `train/*`: what the episodes came to. */
+/** `train/*`: outcomes of the episodes. */
 export function collectionMetrics(
   episodes: readonly Episode[],
   settings: RunSettings,
@@ -100,8 +100,9 @@ export function collectionMetrics(
 }
 
 /**
- * `perf/tflops`: 10¹² floating-point operations per second of a step, at 2 for each weight and token of the episodes and 6 for each
- * that is trained on, attention not counted; `perf/mfu`: the share of the machine's, where the settings have it.
+ * `perf/tflops`: 10¹² floating-point operations per second of a step, counted as 2 for each weight and token of the
+ * episodes and 6 for each trained token, without attention; `perf/mfu`: their share of the machine's peak, where the
+ * settings have it.
  */
 function utilization(
   { settings, parameterCount }: SpeedParts,

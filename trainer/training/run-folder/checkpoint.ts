@@ -25,7 +25,7 @@ const STATE_FILE = 'trainer.json';
 const POLICY_FOLDER = 'policy';
 const FORMAT = 1;
 
-/** All of the trainer besides the policy: with both, a run continues as if it had never stopped. */
+/** State of the trainer without the policy. A run continues from both as if it had never stopped. */
 export interface TrainerState {
   readonly format: typeof FORMAT;
   /** Iterations finished. */
@@ -34,7 +34,7 @@ export interface TrainerState {
   readonly updates: number;
   /** Seed of the next group to open. */
   readonly nextSeed: number;
-  /** Groups before it that are still to be trained on, as their distance from the run's first; none when absent. */
+  /** Earlier groups not yet trained on, as their distance from the run's first; none when absent. */
   readonly pendingGroups?: readonly number[];
   /** State of the adaptive curriculum and of level replay; absent where they are off. */
   readonly tagSuccess?: TagSuccess;
@@ -42,7 +42,7 @@ export interface TrainerState {
   readonly prefixes?: PrefixState;
   readonly episodes: number;
   readonly turns: number;
-  /** Tokens sampled and tokens trained on, in all. */
+  /** Total numbers of sampled and of trained tokens. */
   readonly sampledTokens: number;
   readonly trainedTokens: number;
   /** Actions that servers carried out and tokens that were sampled for training, those of lost groups included. */
@@ -52,7 +52,7 @@ export interface TrainerState {
   readonly seconds: number;
   /** Success of each validation so far. */
   readonly validations: readonly ValidationRecord[];
-  /** Hashes of the levels that training must not see, where it must not. */
+  /** Hashes of the levels excluded from training, if any. */
   readonly validationLevels: readonly string[];
   /** State of early stopping. */
   readonly watch?: EarlyStoppingState;
@@ -87,10 +87,10 @@ export function initialState(startSeed: number): TrainerState {
 }
 
 /**
- * Writes policy and state next to the other checkpoints and moves them into place in one step: a checkpoint is
- * there whole or not at all. Older ones beyond `keep` are removed. One of the same step keeps its policy, which
- * is the same, and gets the new state.
- * @param savePolicy writes the policy, optimizer included, into the folder given
+ * Writes policy and state next to the other checkpoints and moves them into place in one step, so a checkpoint is
+ * either complete or absent. Removes older ones beyond `keep`. An existing checkpoint of the same step keeps its
+ * identical policy and gets the new state.
+ * @param savePolicy writes the policy, optimizer included, into the given folder
  * @returns the checkpoint's folder
  */
 export async function saveCheckpoint(
@@ -110,7 +110,10 @@ export async function saveCheckpoint(
   return folder;
 }
 
-/** Writes the checkpoint of the best validation so far, then puts it in place of the one before. @returns its folder */
+/**
+ * Writes the checkpoint of the best validation so far, then replaces the previous best.
+ * @returns its folder
+ */
 export async function saveBestCheckpoint(
   run: Pick<RunFolder, 'best'>,
   state: TrainerState,
@@ -125,8 +128,8 @@ export async function saveBestCheckpoint(
 }
 
 /**
- * Ends a replacement of the best checkpoint wherever it was killed: the one before is removed, or comes back where the new one was
- * not in place. The run, which resumes from before that, will find the new one again.
+ * Completes a replacement of the best checkpoint that a kill interrupted: the previous one is removed, or restored if
+ * the new one was not in place. The run resumes from an earlier step, so it will find the new one again.
  */
 export function mendBestCheckpoint(run: Pick<RunFolder, 'best'>): void {
   const replaced = replacedBest(run);
@@ -137,7 +140,10 @@ export function mendBestCheckpoint(run: Pick<RunFolder, 'best'>): void {
 
 const replacedBest = ({ best }: Pick<RunFolder, 'best'>): string => `${best}.replaced`;
 
-/** Writes policy and state next to the folder. @returns where */
+/**
+ * Writes policy and state next to the folder.
+ * @returns the partial folder
+ */
 async function writePartial(
   folder: string,
   state: TrainerState,
@@ -205,7 +211,7 @@ function readState(file: string): TrainerState {
   }
 }
 
-/** The checkpoint of this run with its policy in a folder, or around it; undefined for any other folder. */
+/** The checkpoint of this run that a folder contains or belongs to; undefined for other folders. */
 export function checkpointOf(run: Pick<RunFolder, 'checkpoints'>, policy: string): Checkpoint | undefined {
   if (!existsSync(policy) || !existsSync(run.checkpoints)) return undefined;
   const [name, part] = relative(realpathSync(run.checkpoints), realpathSync(policy)).split(sep);

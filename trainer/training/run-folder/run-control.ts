@@ -12,7 +12,7 @@ import {
 } from '../../../shared/run-folder/control.ts';
 import type { Progress } from '../../tracking/progress.ts';
 
-/** Between two looks for commands. */
+/** Interval between checks for commands. */
 const LOOK_EVERY_MS = 500;
 /** Neither follows a link nor waits for the writer of a pipe. */
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
@@ -21,14 +21,14 @@ const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBL
 export interface RunCommands {
   /** Changes to the settings of `training` so far. */
   readonly schedule: Schedule;
-  /** True once for each time that a checkpoint was asked for. */
+  /** True once for each requested checkpoint. */
   takeCheckpointRequest(): boolean;
 }
 
 /**
- * Reads the commands that pages write into a run folder, and carries each out once: `stop` as Ctrl-C does, `checkpoint` after the
- * step in progress, `schedule` from then on. Everyone who may write into the folder may send them. Files that are no commands are
- * removed with a warning.
+ * Reads the commands that pages write into a run folder, and carries out each once: `stop` works like Ctrl-C,
+ * `checkpoint` after the step in progress, `schedule` from then on. Everyone with write access to the folder may send
+ * them. Other files are removed with a warning.
  */
 export class RunControl implements RunCommands, Disposable {
   readonly #folder: string;
@@ -36,7 +36,7 @@ export class RunControl implements RunCommands, Disposable {
   readonly #progress: Pick<Progress, 'note' | 'warn'>;
   readonly #stop = new AbortController();
   readonly #timer: NodeJS.Timeout;
-  /** Ids of the commands that were carried out, the latest of them. */
+  /** Ids of the latest commands that were carried out. */
   readonly #done = new Set<string>();
   #schedule: Schedule = {};
   #checkpoint = false;
@@ -64,7 +64,7 @@ export class RunControl implements RunCommands, Disposable {
     return asked;
   }
 
-  /** Carries out what waits. A folder that cannot be read has no commands. */
+  /** Carries out waiting commands. A folder that cannot be read has no commands. */
   look(): void {
     let names: string[];
     try {
@@ -89,11 +89,11 @@ export class RunControl implements RunCommands, Disposable {
     try {
       unlinkSync(file);
     } catch {
-      // It stays, and is passed over from now on.
+      // It cannot be removed, and is skipped from now on.
     }
     if (typeof command === 'string') this.#progress.warn(`${file} is no command: ${command}`);
     else if (command.id !== id) this.#progress.warn(`${file} is no command: its \`id\` is ${command.id}`);
-    // A command to an earlier session of the run has nothing to say to this one.
+    // A command to an earlier session of the run does not apply to this one.
     else if (command.session === this.#session) this.#obey(command);
   }
 
@@ -116,7 +116,7 @@ export class RunControl implements RunCommands, Disposable {
   }
 }
 
-/** A command; a text says what is wrong. */
+/** A command; a text says what is wrong with it. */
 function readCommand(file: string): ControlCommand | string {
   let handle: number;
   try {

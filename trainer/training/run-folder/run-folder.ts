@@ -16,12 +16,12 @@ import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../../config/settings.ts';
 import { makeFolder } from '../../tracking/atomic-file.ts';
 
-/** Paths of a run: one folder holds all it needs to be read, judged and resumed. */
+/** Paths of a run: one folder holds everything needed to read, judge and resume it. */
 export interface RunFolder {
   readonly path: string;
-  /** The config as resolved. */
+  /** The resolved config. */
   readonly config: string;
-  /** Progress of the run, for dashboards and people. */
+  /** Progress of the run, for dashboards and readers. */
   readonly status: string;
   readonly metrics: string;
   readonly tables: string;
@@ -36,11 +36,11 @@ export interface RunFolder {
   readonly best: string;
   /** Policy and demonstrations of an unfinished warm start. */
   readonly warmStart: string;
-  /** The policy as training found it, kept where a KL term compares with it. */
+  /** The policy at the start of training, kept where a KL term compares with it. */
   readonly reference: string;
-  /** The same as later iterations left it, where it is refreshed. */
+  /** The same after later iterations, where the reference is refreshed. */
   readonly references: string;
-  /** Machine-readable outcome, and the same in words. */
+  /** Machine-readable outcome, and the same as text. */
   readonly summary: string;
   readonly report: string;
   /** Evaluations of its checkpoints. */
@@ -98,7 +98,7 @@ export function createRunFolder(settings: RunSettings, defaultName: string): Run
   }
 }
 
-/** @returns false where there is such a file, one that another process wrote just now included */
+/** @returns false if the file exists, even if another process wrote it just now */
 function writeNew(file: string, content: string): boolean {
   let opened: number;
   try {
@@ -119,7 +119,7 @@ function writeNew(file: string, content: string): boolean {
 }
 
 /**
- * Removes the folder of a run that failed before it measured or saved anything, so that its name is free again.
+ * Removes the folder of a run that failed before it measured or saved anything, so its name is free again.
  * @returns whether the folder is gone
  */
 export function removeUnused(run: RunFolder): boolean {
@@ -128,7 +128,7 @@ export function removeUnused(run: RunFolder): boolean {
     if (measured || readdirSync(run.checkpoints).length > 0) return false;
     rmSync(run.path, { recursive: true });
   } catch {
-    // What ended the run may be its disk, and that is what is to be reported.
+    // The disk may be what ended the run; that error is the one to report.
   }
   return !existsSync(run.path);
 }
@@ -156,7 +156,7 @@ export function latestRun(folder: string, name: string): string | undefined {
   return names.length > 0 ? join(folder, names.at(-1)!) : undefined;
 }
 
-/** `name-NNN` with the first number after those taken under the folder. */
+/** `name-NNN` with the first number after the existing ones in the folder. */
 export function nextRunName(parent: string, name: string): string {
   const numbers = existsSync(parent) ? readdirSync(parent).map(entry => runNumber(entry, name) ?? 0) : [];
   return `${name}-${String(Math.max(0, ...numbers) + 1).padStart(3, '0')}`;

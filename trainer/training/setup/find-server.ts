@@ -2,19 +2,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { ENV_SERVER } from '../../../shared/program.ts';
 
-/** Time limit of one look at a server, and the pause between two. */
+/** Time limit of one request to a server, and the pause between two. */
 const LOOK_MS = 1500;
 const PAUSE_MS = 500;
 
-/** The part of a run's settings that finding a server uses. */
+/** Settings of a run that finding a server uses. */
 interface ServersToFind {
   readonly servers: readonly { readonly url: string }[];
   readonly rollout: { readonly server_patience_s: number };
 }
 
 /**
- * Waits until an environment server of the settings answers; says after the first look that none does, and how to start one.
- * To be called before a run folder is made.
+ * Waits until an environment server of the settings answers; after a first failed request it says so, and how to start
+ * one. Call it before a run folder is made.
  * @param note shows a line to the user
  * @throws Error when none answers within `rollout.server_patience_s`; the signal's reason when it is aborted
  */
@@ -38,7 +38,7 @@ export async function findServer(
   }
 }
 
-/** Why a server gives no answer at all; undefined where it gives any. */
+/** Why a server does not answer; undefined if it answers at all. */
 async function whyAway(url: string): Promise<string | undefined> {
   try {
     const { body } = await request(`${url.replace(/\/$/, '')}/livez`, {

@@ -15,7 +15,7 @@ export interface FirstPrompt {
   readonly length: number;
   /** Longest sequence that the policy takes, in tokens. */
   readonly context: number;
-  /** Tokens that the response may take: `rollout.response_length`, or what is left. */
+  /** Tokens left for the response: `rollout.response_length`, or less. */
   readonly response: number;
 }
 
@@ -28,8 +28,8 @@ interface PromptCheck {
 }
 
 /**
- * The first prompt of each tag, of later stages of a curriculum too, as a policy gets it. Takes no action. Tags without tokens,
- * which programs play with their own prompts, have none.
+ * The first prompt of each tag as the policy gets it, also of later curriculum stages. Takes no action. Tags that
+ * programs play with their own prompts have no tokens and are left out.
  * @throws Error naming the tags with prompts that do not fit the context; the signal's reason when it is aborted
  */
 export async function firstPrompts(
@@ -85,13 +85,13 @@ function firstPrompt(
 
 /** Contexts are multiples of this many tokens. */
 const STEP = 32;
-/** Later observations may be longer than the first one. */
+/** Room for later observations, which may be longer than the first one. */
 const SLACK = 1.25;
 
 /**
- * Settings with the context that the first prompts need, where `policy.fit_context` asks for it: for all turns that a prompt shows,
- * at most `policy.context` and the positions of the model. The result names that context and asks for nothing more.
- * @throws Error naming the tags with first prompts that do not fit the most there is; the signal's reason when it is aborted
+ * Settings with the context that the first prompts need, if `policy.fit_context` is on: for all turns that a prompt
+ * shows, at most `policy.context` and the positions of the model. The result has that context, with `fit_context` off.
+ * @throws Error naming the tags with first prompts that do not fit the maximum; the signal's reason when it is aborted
  */
 export async function withFittedContext(
   settings: RunSettings,
@@ -130,7 +130,7 @@ export async function withFittedContext(
   }
 }
 
-/** Tokens of the longest sequence of a tag, as far as the first prompt says. */
+/** Estimated tokens of a tag's longest sequence, from its first prompt. */
 function neededFor(
   name: string,
   length: number,

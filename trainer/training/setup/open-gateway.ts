@@ -8,13 +8,13 @@ import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
 import type { RunContext } from './run-context.ts';
 
-/** Programs that play, and their end. */
+/** Programs that play, and how to stop them. */
 export interface OpenPrograms {
   readonly agent: EpisodeAgent;
   close(): Promise<void>;
 }
 
-/** The policy that is trained, and where it is sampled from. */
+/** The trained policy, and the source of its samples. */
 export interface AnsweringPolicy {
   readonly policy: TrainedPolicy;
   readonly generator: Generator;
@@ -55,7 +55,7 @@ export async function openPrograms(
   return { agent: programAgent(gateway, agent.attempts, note), close: () => gateway.close() };
 }
 
-/** The policy that answers: the trained one, or engines elsewhere, which return all tokens at once. */
+/** The policy that answers: the trained one, or remote engines, which return all tokens at once. */
 function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMeter): GatewayPolicy {
   const generate: GatewayPolicy['generate'] =
     generator === policy

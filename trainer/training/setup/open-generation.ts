@@ -16,10 +16,10 @@ import type { RunContext } from './run-context.ts';
 /** The generator a run samples from, kept in step with the policy that learns. */
 export interface GenerationPort {
   readonly generator: Generator;
-  /** The policy's weights have changed: what is sampled from now on comes from them. */
+  /** Announces new weights: later samples come from them. */
   publish(): Promise<void>;
   /**
-   * Compares log-probabilities that came with an iteration's tokens with the policy's own, where it is time to.
+   * If a comparison is due, compares the log-probabilities of an iteration's tokens with the policy's own.
    * @throws GenerationGapError when they are too far apart
    */
   check(step: number, episodes: readonly Episode[]): Promise<Metrics>;
@@ -29,7 +29,7 @@ export interface GenerationPort {
 
 export interface GenerationParts {
   readonly settings: RunSettings;
-  /** Name of the run, which the names of its versions begin with. */
+  /** Name of the run, the prefix of its version names. */
   readonly run: string;
   readonly context: Pick<RunContext, 'grammars'>;
   readonly policy: TrainedPolicy;
@@ -38,7 +38,7 @@ export interface GenerationParts {
 }
 
 /**
- * Where the run samples: the policy itself, or the engines of `generation.urls`, which have the policy's weights then.
+ * Where the run samples: the policy itself, or the engines of `generation.urls`, which then have the policy's weights.
  * @throws Error saying what an engine lacks, or that none answers
  */
 export async function openGeneration(parts: GenerationParts): Promise<GenerationPort> {
@@ -90,7 +90,7 @@ class RemoteGeneration implements GenerationPort {
   readonly generator: RemoteGenerator;
   readonly #parts: GenerationParts;
   readonly #folder: string;
-  /** Separates the versions of this session from those of an earlier one, which may have had other weights. */
+  /** Distinguishes the versions of this session from those of an earlier one, which may have had other weights. */
   readonly #session = Date.now().toString(36);
   readonly #written = new Set<string>();
   /** Versions, in their order. */

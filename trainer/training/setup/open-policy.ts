@@ -15,10 +15,10 @@ const GIBIBYTE = 2 ** 30;
 
 /**
  * The policy of a run.
- * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state where it is there;
- *   undefined: from scratch
- * @param use `generationOnly` for a policy that does not learn: it reads no optimizer's state; `quantization` of its base,
- *   where it is not that of the settings
+ * @param folder weights to start from, or an adapter for those of `policy.init`, with the optimizer's state if there is
+ * one; undefined: from scratch
+ * @param use `generationOnly` for a policy that does not learn: it reads no optimizer state; `quantization` of its
+ * base, if it differs from the settings
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openPolicy(
@@ -46,7 +46,7 @@ export async function openPolicy(
     files: tokenizer.files,
   });
   try {
-    // A fresh adapter has nothing to take over from its base.
+    // A fresh adapter takes nothing from its base.
     const fresh =
       policy.config.lora !== undefined && folder !== undefined && !(await isAdapterFolder(folder));
     if (folder !== undefined && !fresh) await policy.load(folder);
@@ -69,7 +69,7 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
     threads: policy.threads,
     tokenBudget: policy.micro_batch_tokens,
     recompute: policy.recompute,
-    // What a Tinker policy computes here is small.
+    // A Tinker policy computes little on this machine.
     runtime: policy.runtime === 'tinker' ? 'onnx' : policy.runtime,
     precision: policy.precision,
     ...(policy.gpu_memory_gib === null ? {} : { gpuMemory: policy.gpu_memory_gib * GIBIBYTE }),
@@ -82,9 +82,9 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
 }
 
 /**
- * The policy of a run with the critic that its settings ask for, or alone. A critic learns what the policy learns of its model:
- * all weights, or with `policy.lora` adapters, over the policy's own base unless it begins as another model.
- * @param checkpoint folder of the policy to continue from; undefined where its own training begins
+ * The policy of a run, with the critic that its settings ask for. A critic trains the same parts of its model as the
+ * policy: all weights, or with `policy.lora` adapters, over the policy's own base unless it begins as another model.
+ * @param checkpoint folder of the policy to continue from; undefined at the start of its training
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function withCritic(
@@ -122,7 +122,7 @@ export async function withCritic(
 
 /** The policy that KL terms compare with. */
 export interface ReferencePolicy extends Pick<Policy, 'score'> {
-  /** Becomes the policy in a folder; absent where it stays as it is. */
+  /** Loads the policy in a folder; absent where the reference never changes. */
   load?(folder: string): Promise<void>;
   /** Called after each iteration; present where the reference changes during the run. */
   refresh?(step: number, oldestCheckpoint: number): Promise<void>;
@@ -150,9 +150,10 @@ export function freshModel(
 }
 
 /**
- * The reference of a run: the policy of `policy.reference`, the model behind `policy.reference_endpoint`, or the trained one as training found it. Where that learns
- * adapters, it scores with those it began with, and there is no second copy of the model.
- * @param found folder that holds the policy as training found it
+ * The reference of a run: the policy of `policy.reference`, the model behind `policy.reference_endpoint`, or the
+ * trained policy at the start of training. If training learns adapters, the last scores with the initial ones, and
+ * there is no second copy of the model.
+ * @param found folder of the policy at the start of training
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
 export async function openReference(

@@ -48,7 +48,7 @@ export interface RunStart {
   readonly status: RunStatusFile;
   /** The newest checkpoint; undefined for a run that begins. */
   readonly checkpoint: Checkpoint | undefined;
-  /** Progress that a stopped warm start has kept. */
+  /** Progress of a stopped warm start. */
   readonly warmStart: WarmStartProgress | undefined;
 }
 
@@ -62,7 +62,7 @@ export interface OpenRun {
  * Opens a run: environments and policy, the preparation of the first step, then players, rewards and reference.
  * @param closing closes all of it in reverse order, also after an error
  * @returns undefined when the run was stopped before its first step, or before it could resume
- * @throws DamagedCheckpoint, or an Error naming the setting, file or server that does not work
+ * @throws DamagedCheckpoint, or an Error naming the faulty setting, file or server
  */
 export async function openRun(start: RunStart, closing: AsyncDisposableStack): Promise<OpenRun | undefined> {
   const { run, settings, progress, stop, checkpoint, warmStart } = start;
@@ -95,7 +95,7 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
   return { parts: { ...start, ...players, policy, reference, ends }, state };
 }
 
-/** The work's result; undefined when it failed because the run is to stop. */
+/** The work's result; undefined if it failed because of the stop signal. */
 async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
@@ -203,7 +203,7 @@ async function saveFirst(
   await saveCheckpoint(run, state, folder => policy.save(folder, checkpoint_dtype), keep_checkpoints);
 }
 
-/** Everything that plays and rewards the episodes of a run. */
+/** Opens the players and the rewards of a run. */
 async function openPlayers(
   { run, settings, progress, stop }: RunStart,
   context: RunContext,
@@ -264,7 +264,7 @@ function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefine
   });
 }
 
-/** The reference as the iteration finds it. */
+/** The reference for the present iteration. */
 async function openRunReference(
   { run, settings }: RunStart,
   context: RunContext,

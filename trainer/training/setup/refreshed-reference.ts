@@ -8,8 +8,8 @@ import type { ReferencePolicy } from './open-policy.ts';
 const NAME = /^step-(\d+)$/;
 
 /**
- * The folder of the reference after an iteration: the policy as training found it, or as the last refresh left it. It follows
- * from the iteration alone, so that a resumed run continues with the same.
+ * The folder of the reference after an iteration: the policy at the start of training, or at the last refresh. It
+ * follows from the iteration alone, so a resumed run continues with the same one.
  */
 export function referenceFolder(
   run: Pick<RunFolder, 'reference' | 'references'>,
@@ -27,7 +27,7 @@ export function isRefreshable(reference: ReferencePolicy): reference is Refresha
   return reference.load !== undefined;
 }
 
-/** A reference that becomes the policy as it is, every so many iterations. */
+/** A reference that the current policy replaces at a fixed interval of iterations. */
 export class RefreshedReference implements ReferencePolicy {
   readonly #reference: RefreshableReference;
   readonly #actor: Pick<TrainedPolicy, 'publish'>;
@@ -51,7 +51,7 @@ export class RefreshedReference implements ReferencePolicy {
   }
 
   /**
-   * Takes the policy over where the iteration is one to do so. References of before the oldest checkpoint are removed.
+   * Replaces the reference if the iteration is due. Removes references from before the oldest checkpoint.
    * @param oldest iteration of the oldest checkpoint that a run may resume from
    */
   async refresh(step: number, oldest: number): Promise<void> {

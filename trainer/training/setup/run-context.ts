@@ -27,10 +27,10 @@ import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
 
-/** Time that an abandoned collection has to close its sessions. */
+/** Time for an abandoned collection to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
 
-/** The environments of a run: connected, described, and ready for an agent of text to play in. */
+/** The environments of a run: connected, described, and ready for a text agent. */
 export interface TextRunContext {
   readonly servers: ServerPool;
   readonly tags: readonly DescribedTag[];
@@ -48,9 +48,9 @@ export interface RunContext extends TextRunContext {
 }
 
 /**
- * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Servers that are not there yet are
- * waited for.
- * @param tokenizerFolder where the policy is, with its tokenizer there or with its base; undefined makes a fresh one
+ * Connects to the servers and prepares prompts and tokenizer for the tags of the run. Waits for servers that do not
+ * answer yet.
+ * @param tokenizerFolder folder of the policy, with its tokenizer there or with its base; undefined makes a fresh one
  * @param note called when a server goes away and when it is back
  * @throws the signal's reason when it is aborted before the servers have answered
  */
@@ -129,7 +129,7 @@ export function openTextRunContext(
   });
 }
 
-/** The result of `make` on connected servers and their tags; closes the servers when it fails. */
+/** The result of `make` on connected servers and their tags; closes the servers if it fails. */
 async function connected<T>(
   settings: RunSettings,
   note: (text: string) => void,
@@ -188,8 +188,8 @@ function responseGrammars(tags: readonly DescribedTag[], collector: Collector): 
 }
 
 /**
- * The agent that samples from a policy in this context, constrained where the run's responses are.
- * @param topLogProbs likeliest tokens that are kept with each sampled token
+ * The agent that samples from a policy in this context, constrained if the run's responses are.
+ * @param topLogProbs number of likeliest tokens to keep with each sampled token
  */
 export function sampledAgent(context: RunContext, policy: Generator, topLogProbs = 0): Agent {
   return policyAgent(policy, tag => (tag in context.grammars ? tag : undefined), topLogProbs);
@@ -254,7 +254,7 @@ function serverSettings(settings: RunSettings): EnvServerSettings[] {
   }));
 }
 
-/** Says once that a server is away, reminds now and then, and says when it is back. */
+/** Says once that a server is away, repeats it at intervals, and says when it is back. */
 function waitNotes(note: (text: string) => void) {
   const reminded = new Map<string, number>();
   return {
@@ -279,9 +279,9 @@ const REMIND_EVERY_MS = 30_000;
 
 /**
  * The agent that samples from a local policy.
- * @param grammarOf names the grammar that responses under a tag are sampled with, of those the policy was given at start;
- *   absent: any token can be sampled
- * @param topLogProbs likeliest tokens that are kept with each sampled token
+ * @param grammarOf names the grammar for responses under a tag, one of those the policy was given at the start; absent:
+ * any token can be sampled
+ * @param topLogProbs number of likeliest tokens to keep with each sampled token
  */
 export function policyAgent(
   policy: Generator,

@@ -13,21 +13,19 @@ export interface PlayOptions {
   readonly signal: AbortSignal;
 }
 
-/** Episodes of whole groups, in the order of the groups, and what happened on the way. */
+/** Episodes of whole groups, in the order of the groups, and metrics of the collection. */
 export interface PlayedGroups {
   readonly episodes: readonly Episode[];
   readonly metrics: Metrics;
 }
 
-/** Plays groups of episodes with the policy as it is now. All that the training loop knows of environments. */
+/** Plays groups of episodes with the current policy: the training loop's only access to environments. */
 export interface Rollouts {
-  /**
-   * @throws the signal's reason when it is aborted; nothing of the collection counts then
-   */
+  /** @throws the signal's reason when it is aborted; then nothing of the collection counts */
   play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups>;
 }
 
-/** Position of a source, for checkpoints: a source opened there yields the episodes this one would have yielded. */
+/** Position of a source, for checkpoints: a source opened there yields the same remaining episodes. */
 export interface SourcePosition {
   /** Seed of the next group to open. */
   readonly nextSeed: number;
@@ -37,11 +35,11 @@ export interface SourcePosition {
   readonly tagSuccess?: TagSuccess;
   /** Levels that may be played again, where there is level replay. */
   readonly replayLevels?: readonly ReplayedLevel[];
-  /** Episodes that later ones may continue, and the controllers of how much of them. */
+  /** Episodes that later ones may continue, and the controllers of their share. */
   readonly prefixes?: PrefixState;
 }
 
-/** Gives training its episodes, iteration after iteration. */
+/** Supplies training with episodes, iteration by iteration. */
 export interface EpisodeSource {
   readonly position: SourcePosition;
   /**
@@ -49,10 +47,10 @@ export interface EpisodeSource {
    * @throws the signal's reason of the run when it is asked to stop
    */
   collect(step: number): Promise<PlayedGroups>;
-  /** Further groups for the same iteration, in place of some that were of no use. */
+  /** More groups for the same iteration, in place of unusable ones. */
   refill(step: number, groups: number): Promise<PlayedGroups>;
-  /** The iteration's batch has been trained on. */
+  /** Reports that the iteration's batch has been trained on. */
   trained(): void;
-  /** Ends what is still being played. */
+  /** Ends all open episodes. */
   close(): Promise<void>;
 }

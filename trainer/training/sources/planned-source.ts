@@ -22,15 +22,15 @@ import type { EpisodeSource, PlayedGroups, Rollouts, SourcePosition } from './ep
 
 type TagGroups = ReturnType<typeof groupsPerTag>;
 
-/** Collects when asked to and waits for the last episode: synchronous, on-policy training. */
+/** Collects on request and waits for the last episode: synchronous, on-policy training. */
 export class PlannedSource implements EpisodeSource {
   readonly #settings: RunSettings;
   readonly #rollouts: Rollouts;
   readonly #signal: AbortSignal;
   #position: SourcePosition;
-  /** Groups of the iteration so far: numbers of further ones continue from there. */
+  /** Groups of the iteration so far: the numbers of later ones continue from there. */
   #groups = 0;
-  /** Kept episodes that were too old to be continued in the iteration. */
+  /** Stored episodes that were too old to continue in the iteration. */
   #oldPrefixes = 0;
 
   constructor(

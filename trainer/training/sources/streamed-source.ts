@@ -26,8 +26,8 @@ export interface StreamedParts {
 }
 
 /**
- * The n-th group of a run, from 0: what synchronous training would play as its n-th. Iterations of `env_groups` follow one
- * another, each with its own seeds and samples.
+ * The n-th group of a run, from 0: the same as in synchronous training. Iterations of `env_groups` follow one another,
+ * each with its own seeds and samples.
  */
 function numberedGroups(settings: RunSettings): (n: number) => GroupPlan {
   const { env_groups, group_size } = settings.rollout;
@@ -146,7 +146,7 @@ export class StreamedSource implements EpisodeSource {
     };
   }
 
-  /** Iterations that have ended since each sampled token. */
+  /** Iterations that have ended since each token was sampled. */
   #tokenAges(episode: Episode): number[] {
     const age = (version: number) =>
       this.#versions.length - 1 - this.#versions.findLastIndex(v => v <= version);

@@ -43,10 +43,10 @@ interface Examples {
 const ROLES: readonly string[] = ['system', 'user', 'assistant'];
 
 /**
- * Reads conversations from JSON Lines files, `{"messages": [{"role", "content", "weight"?}, …]}` a line; other keys are of
- * no concern. A message of weight 0 is not learned.
+ * Reads conversations from JSON Lines files, `{"messages": [{"role", "content", "weight"?}, …]}` a line; other keys are
+ * ignored. A message of weight 0 is not learned.
  * @param prime see {@link tokenizeConversation}
- * @throws Error naming the file and line of an example that cannot be used
+ * @throws Error naming the file and line of a faulty example
  */
 export function readExamples(
   files: readonly string[],
@@ -116,8 +116,8 @@ export interface SupervisionParts {
 }
 
 /**
- * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and measured on
- * those held back. When it stops it keeps where it is, and after each epoch but the last.
+ * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and
+ * measured on held-out ones. Keeps its position when it stops, and after each epoch but the last.
  * @param validationLevels hashes of levels without demonstrations
  * @throws Error where the files of a stopped one have changed
  */
@@ -272,7 +272,7 @@ async function played(
   };
 }
 
-/** Mean negative log-likelihood of the learned tokens of examples held back; nothing without any. */
+/** Mean negative log-likelihood of the learned tokens of held-out examples; nothing without any. */
 async function validationLoss(
   policy: Pick<Policy, 'score'>,
   examples: readonly Demonstration[],
@@ -286,7 +286,7 @@ async function validationLoss(
   return { 'sft/validation_loss': mean(losses) };
 }
 
-/** @throws Error naming an environment that has nothing to draw from at random, where the warm start plays so */
+/** @throws Error naming an environment without random actions, if the warm start plays at random */
 function checkRandomPlayers(
   tags: readonly DescribedTag[],
   played: readonly string[],

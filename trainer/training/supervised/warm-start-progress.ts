@@ -15,18 +15,18 @@ const FORMAT = 1;
 export interface WarmStartPosition {
   /** Optimizer steps finished, over all epochs. */
   readonly updates: number;
-  /** Metrics of those that belong to the epoch that is not over. */
+  /** Metrics of the optimizer steps of the unfinished epoch. */
   readonly epochMetrics: readonly Metrics[];
 }
 
-/** All of a warm start that is not over, besides the policy and the demonstrations. */
+/** State of an unfinished warm start, without the policy and the demonstrations. */
 export interface WarmStartState extends WarmStartPosition {
-  /** Demonstrations learned from, and tokens learned of them in an epoch. */
+  /** Number of demonstrations, and of their learned tokens in an epoch. */
   readonly demonstrations: number;
   readonly learnedTokens: number;
   /** Rows of metrics written so far. */
   readonly rows: readonly Metrics[];
-  /** Seconds that it took so far, what comes before it in the run included. */
+  /** Seconds spent so far, including the run's earlier parts. */
   readonly seconds: number;
 }
 
@@ -36,13 +36,13 @@ export interface WarmStartProgress {
   readonly state: WarmStartState;
 }
 
-/** For people. */
+/** Readable form of a position. */
 export const shownPosition = ({ updates }: WarmStartPosition): string =>
   `in its warm start, after ${updates} optimizer steps`;
 
 type WarmStartFolder = Pick<RunFolder, 'warmStart'>;
 
-/** Keeps the policy and the state, whole or not at all, in place of those before. Weights are float32. */
+/** Saves policy and state in one step, in place of the previous ones. Weights are float32. */
 export async function saveWarmStart(
   run: WarmStartFolder,
   state: WarmStartState,
@@ -60,7 +60,7 @@ export async function saveWarmStart(
 }
 
 /**
- * What a stopped warm start has kept; undefined where it has kept nothing.
+ * State of a stopped warm start; undefined if there is none.
  * @throws Error for the format of another version
  */
 export function readWarmStart(run: WarmStartFolder): WarmStartProgress | undefined {
@@ -77,7 +77,7 @@ export function readWarmStart(run: WarmStartFolder): WarmStartProgress | undefin
   return { policy: join(folder, POLICY_FOLDER), state };
 }
 
-/** Forgets what a warm start has kept: it is over. */
+/** Removes the saved state of a finished warm start. */
 export function removeWarmStart(run: WarmStartFolder): void {
   rmSync(run.warmStart, { recursive: true, force: true });
 }
@@ -88,7 +88,7 @@ interface DemonstrationLine {
   readonly mask: string;
 }
 
-/** Keeps demonstrations that were played, so that a resumed warm start learns from the same ones. */
+/** Saves the demonstrations, so a resumed warm start learns from the same ones. */
 export function saveDemonstrations(run: WarmStartFolder, demonstrations: readonly Demonstration[]): void {
   mkdirSync(run.warmStart, { recursive: true });
   writeJsonLines(
@@ -99,7 +99,7 @@ export function saveDemonstrations(run: WarmStartFolder, demonstrations: readonl
   );
 }
 
-/** Those that {@link saveDemonstrations} kept. */
+/** Reads the demonstrations of {@link saveDemonstrations}. */
 export function readDemonstrations(run: WarmStartFolder): Demonstration[] {
   const lines = readJsonLines(join(run.warmStart, DEMONSTRATIONS_FILE)) as readonly DemonstrationLine[];
   return lines.map(({ token_ids, mask }) => ({
@@ -108,7 +108,7 @@ export function readDemonstrations(run: WarmStartFolder): Demonstration[] {
   }));
 }
 
-/** Whole ones, the furthest last. */
+/** Complete folders, the furthest last. */
 function progressFolders({ warmStart }: WarmStartFolder): string[] {
   if (!existsSync(warmStart)) return [];
   return readdirSync(warmStart)

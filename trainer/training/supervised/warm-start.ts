@@ -22,7 +22,7 @@ const SUPERVISED_LOSS: LossSettings = {
 export interface WarmStartRun {
   readonly seed: number;
   readonly signal: AbortSignal;
-  /** Position of a stopped one; from the beginning when absent. */
+  /** Position to continue from; the beginning when absent. */
   readonly start?: WarmStartPosition;
   /** Called after each optimizer step with the steps done and their total. */
   onUpdate?(done: number, total: number): void;
@@ -33,8 +33,8 @@ export interface WarmStartRun {
 }
 
 /**
- * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, several epochs, each in an order of its
- * own. From where a stopped one was it continues as if it had never stopped.
+ * Supervised learning on demonstrations: AdamW with a warm-up and a cosine, for several epochs in separate orders. From
+ * a kept position it continues as if it had never stopped.
  * @throws the signal's reason when it is aborted, before the next optimizer step
  */
 export async function warmStart(

@@ -18,7 +18,7 @@ export interface UpdatePlan {
   readonly miniBatch: number;
   /** Seeds the orders. */
   readonly seed: number;
-  /** Scores sequences before each step, where the loss reads something of the weights as they are. */
+  /** Scores sequences before each step, where the loss needs log-probabilities under the current weights. */
   readonly scorer?: Pick<Policy, 'score'>;
   /** Sequences come in pairs, chosen before rejected, that stay together. */
   readonly paired?: boolean;
@@ -27,15 +27,15 @@ export interface UpdatePlan {
 }
 
 export interface UpdateResult {
-  /** Means over the optimizer steps; what depends on the batch alone, of the whole batch. */
+  /** Means over the optimizer steps; batch metrics cover the whole batch. */
   readonly metrics: Metrics;
   readonly steps: number;
   readonly trainedTokens: number;
 }
 
 /**
- * Runs the optimizer steps of one iteration. An empty batch changes nothing; nor does a step in which nothing weighs. With a
- * target KL `actor/kl_stopped` is 1 where it ended the iteration early.
+ * Runs the optimizer steps of one iteration. An empty batch, or a step without any weight, changes nothing. With a
+ * target KL, `actor/kl_stopped` is 1 if it ended the iteration early.
  */
 export async function updatePolicy(
   policy: Pick<TrainedPolicy, 'update' | 'pipelined'>,
@@ -60,7 +60,7 @@ export async function updatePolicy(
       if (batch.every(({ weight }) => weight === 0)) continue;
       dump('batch', `epoch-${epoch}`, () => batch.map(sequenceLine).join(''));
       const metrics = policy.update({ sequences: batch }, plan.settings);
-      // It is waited for later.
+      // Awaited later.
       metrics.catch(() => {});
       underWay.push({ metrics, ...(selection ? { selection } : {}) });
       for (const sequence of batch) trainedTokens += countOnes(sequence.lossMask);
@@ -76,11 +76,11 @@ export async function updatePolicy(
 
 interface MiniBatch {
   readonly batch: readonly TrainingSequence[];
-  /** Metrics of the choice of tokens. */
+  /** Metrics of the token selection. */
   readonly selection?: Metrics;
 }
 
-/** Mini-batches of an epoch, one made when the one before is learned. */
+/** Mini-batches of an epoch; each is prepared after the previous one is learned. */
 async function* miniBatches(
   sequences: readonly TrainingSequence[],
   { scorer, paired, miniBatch, settings }: UpdatePlan,
@@ -101,7 +101,7 @@ async function* miniBatches(
   }
 }
 
-/** Sequences with the tokens that the loss treats apart, chosen by their log-probabilities under the weights as they are. */
+/** Marks the tokens that the loss treats separately, by their log-probabilities under the current weights. */
 async function withSelection(
   scorer: Pick<Policy, 'score'>,
   batch: readonly TrainingSequence[],
@@ -126,7 +126,7 @@ async function withSelection(
   };
 }
 
-/** A sequence as a line of JSON, its arrays as lists; numbers that are not finite as texts. */
+/** A sequence as a line of JSON, with arrays as lists and non-finite numbers as text. */
 function sequenceLine(sequence: TrainingSequence): string {
   const number = (value: number) => (Number.isFinite(value) ? value : String(value));
   const plain = (_key: string, value: unknown) =>
@@ -153,7 +153,7 @@ function shuffledPairs(sequences: readonly TrainingSequence[], seed: number): Pa
   return Random.fromSeed(seed).shuffle(pairs);
 }
 
-/** Sequences of pairs with what a preference loss needs to know of their partners under the weights as they are. */
+/** Adds to each sequence of a pair its partner's log-ratio under the current weights, for preference losses. */
 async function withPartners(
   policy: Pick<Policy, 'score'>,
   pairs: readonly Pair[],
@@ -169,12 +169,12 @@ async function withPartners(
   });
   return sequences.map((sequence, i) => ({
     ...sequence,
-    // The partner stands next to it: 0 and 1, 2 and 3, …
+    // Partners are adjacent: 0 and 1, 2 and 3, …
     preference: { chosen: i % 2 === 0, partnerLogRatio: ratios[i ^ 1] },
   }));
 }
 
-/** Scores the trained tokens of sequences under the weights as they are. */
+/** Scores the trained tokens of sequences under the current weights. */
 function scoreSequences(
   policy: Pick<Policy, 'score'>,
   sequences: readonly TrainingSequence[],

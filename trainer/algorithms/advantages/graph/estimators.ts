@@ -44,11 +44,11 @@ export const graphGpo: AdvantageEstimator = {
 };
 
 /**
- * Credit by the values of the states a turn leads between. V(s) is the mean over all visits of γ^(turns left)·R; V⁺ of a turn is
- * V(next), the value of success after a success, and 0 after a failure. Part 1: V⁺ − 0.1 for a turn without a valid action, compared
- * among the turns from the same state. Part 2: V⁺ − V(s), compared over all turns of the group. A = A_episode + w·(part 1 + part 2).
- *
- * Source: G²PO (arXiv 2606.22995), `g2po/core_g2po.py`, where success is worth 10 and an episode counts once per turn.
+ * Credit by the values of the states that a turn connects. V(s) is the mean over all visits of γ^(turns left)·R; V⁺ of
+ * a turn is V(next), the value of success after a success, and 0 after a failure. Part 1: V⁺ − 0.1 for a turn without a
+ * valid action, compared among the turns from the same state. Part 2: V⁺ − V(s), compared over all turns of the group.
+ * A = A_episode + w·(part 1 + part 2). Source: G²PO (arXiv 2606.22995), `g2po/core_g2po.py`, where success is worth 10
+ * and an episode counts once per turn.
  */
 export const g2po: AdvantageEstimator = {
   needs: NEEDS,

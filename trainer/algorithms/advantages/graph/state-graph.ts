@@ -67,8 +67,8 @@ function turnsOf(sequence: AdvantageSequence, position: number, name: string): G
 }
 
 /**
- * Fewest turns from each state to the goal, by the edges that the group took; one more than the largest of these where no path
- * leads there.
+ * Fewest turns from each state to the goal along the group's edges; where no path leads there, one more than the
+ * largest distance.
  */
 export function distancesToGoal(turns: readonly GraphTurn[]): {
   readonly of: (node: StateNode) => number;
@@ -101,7 +101,10 @@ export function stateMeans(
   return means;
 }
 
-/** Values less the mean of those from the same state, by their standard deviation where wanted; 0 for a state met once. */
+/**
+ * Values minus the mean of those from the same state, optionally divided by their standard deviation; 0 for a state met
+ * once.
+ */
 export function comparedByState(
   turns: readonly GraphTurn[],
   values: ArrayLike<number>,
@@ -114,7 +117,7 @@ export function comparedByState(
   return compared;
 }
 
-/** Values less their mean over all turns, by their standard deviation where wanted; 0 for a single turn. */
+/** Values minus their mean over all turns, optionally divided by their standard deviation; 0 for a single turn. */
 export function comparedInGroup(values: ArrayLike<number>, byStd: boolean): Float64Array {
   const compared = new Float64Array(values.length);
   const all = Array.from({ length: values.length }, (_, i) => i);

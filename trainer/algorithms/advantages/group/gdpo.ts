@@ -6,11 +6,10 @@ import { whitenMasked } from '../whiten.ts';
 const STD_FLOOR = 1e-6;
 
 /**
- * Group reward-decoupled normalization: each reward component is compared within the group on its own,
- * A_k = (R_k − mean)/(std + 1e-6), so that a component of large spread does not drown the others; then Σ w_k·A_k, whitened over the
- * sampled tokens of the batch. `stdNormalize: false` leaves out the division. A group of one has mean 0 and std 1.
- *
- * Source: arXiv 2601.05242; verl `compute_gdpo_outcome_advantage`.
+ * Group reward-decoupled normalization: each reward component is compared within the group separately, A_k = (R_k −
+ * mean)/(std + 1e-6), so a component with a large spread does not dominate; then Σ w_k·A_k, whitened over the sampled
+ * tokens of the batch. `stdNormalize: false` leaves out the division. A group of one has mean 0 and std 1. Source:
+ * arXiv 2601.05242; verl `compute_gdpo_outcome_advantage`.
  */
 export const gdpo: AdvantageEstimator = {
   needs: ['groups', 'components'],

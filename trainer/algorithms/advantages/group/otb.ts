@@ -4,14 +4,13 @@ import type { AdvantageEstimator, AdvantageSequence } from '../estimator.ts';
 const WEIGHT_FLOOR = 1e-8;
 
 /**
- * Optimal token baseline: A_t = G_t − B_t with B_t = Σ G_t·W_t / (Σ W_t + 1e-8) over the group at the same number of sampled tokens,
- * W_t = Σ_{j≤t} (1 − 2π_j + Σπ²)·w_j², the expected squared norm of the score so far, w the rollout weight. G is the undiscounted
- * reward-to-go. Observation tokens are stepped over, so that like tokens are compared.
- *
- * `handleZeroTail` takes no baseline where only the longest sequence is left: its own return would take all of it away. A
- * deterministic policy has W = 0 and so A = G. W holds the own action and return, so the estimate is biased by O(1/n).
- *
- * Source: verl `compute_multi_turn_optimal_token_baseline_advantage`; its one-turn form counts columns instead of tokens.
+ * Optimal token baseline: A_t = G_t − B_t with B_t = Σ G_t·W_t / (Σ W_t + 1e-8) over the group at the same number of
+ * sampled tokens, W_t = Σ_{j≤t} (1 − 2π_j + Σπ²)·w_j², the expected squared norm of the score so far, w the rollout
+ * weight. G is the undiscounted reward-to-go. Observation tokens are skipped, so that tokens of equal number are
+ * compared. `handleZeroTail` takes no baseline where only the longest sequence is left: its own return would cancel it.
+ * A deterministic policy has W = 0 and so A = G. W and B include the sequence's own action and return, so the estimate
+ * is biased by O(1/n). Source: verl `compute_multi_turn_optimal_token_baseline_advantage`; its one-turn form counts
+ * columns instead of tokens.
  */
 export const otb: AdvantageEstimator = {
   needs: ['groups', 'logProbs', 'squaredProbabilities'],

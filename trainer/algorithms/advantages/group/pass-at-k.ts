@@ -4,10 +4,9 @@ import { groupOutcomes } from '../groups.ts';
 const STD_FLOOR = 1e-6;
 
 /**
- * What counts is the best of the group: its advantage is R_max − R_second, over (std + 1e-6) where `stdNormalize` says so; all others
- * have 0, and a tie of the best gives 0 to all. k is the size of the group.
- *
- * Source: arXiv 2503.19595; verl `compute_grpo_passk_outcome_advantage`.
+ * Only the best of the group has an advantage: R_max − R_second, divided by (std + 1e-6) with `stdNormalize`; a tie of
+ * the best gives 0 to all. k is the size of the group. Source: arXiv 2503.19595; verl
+ * `compute_grpo_passk_outcome_advantage`.
  */
 export const passAtK: AdvantageEstimator = {
   needs: ['groups'],

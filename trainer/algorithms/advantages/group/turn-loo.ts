@@ -3,12 +3,11 @@ import type { AdvantageEstimator } from '../estimator.ts';
 import { atTurns, turnOfToken, turnReturns } from '../turns.ts';
 
 /**
- * Leave-one-out by turns: A_k = G_k − mean of G_k over the group's other episodes that reached turn k, G_k = r_k + γ·G_(k+1); the
- * baseline is 0 where no other did. Every token of a turn has its turn's advantage.
- *
- * The baseline of a turn depends on other episodes alone, so with γ = 1 and an aggregation of constant weights the expected gradient
- * is exact for groups of any size, also where the policy decides how many turns it plays. Centering single rewards by their turn and
- * adding them up is not: an episode then takes off as many baselines as it has turns.
+ * Leave-one-out by turns: A_k = G_k − mean of G_k over the group's other episodes that reached turn k, G_k = r_k +
+ * γ·G_(k+1); the baseline is 0 where no other did. Every token of a turn has its turn's advantage. A turn's baseline
+ * depends only on other episodes. With γ = 1 and an aggregation of constant weights the expected gradient is therefore
+ * exact for groups of any size, even where the policy decides how many turns it plays. Centering single rewards by
+ * their turn and adding them up is not exact: an episode then subtracts as many baselines as it has turns.
  */
 export const turnLoo: AdvantageEstimator = {
   needs: ['groups', 'turnEnds', 'states'],

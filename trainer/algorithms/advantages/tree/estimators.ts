@@ -15,10 +15,9 @@ type TreeCredit = (nodes: readonly TreeNode[]) => ReadonlyMap<TreeNode, number>;
 export const treeLoo = treeEstimator('tree_loo', leaveOneOut);
 
 /**
- * Leaves against all of the group and against those of their tree: A = (R − mean_group)/(std_group + ε) + (R − mean_tree)/(std_tree + ε);
- * a turn that leaves share has the mean of theirs.
- *
- * Source: Tree-GRPO (arXiv 2509.21240), `compute_grpo_outcome_advantage` by group and by tree.
+ * Compares leaves with those of the whole group and with those of their tree: A = (R − mean_group)/(std_group + ε) + (R
+ * − mean_tree)/(std_tree + ε); a turn shared by several leaves has their mean. Source: Tree-GRPO (arXiv 2509.21240),
+ * `compute_grpo_outcome_advantage` by group and by tree.
  */
 export const treeGrpo = treeEstimator('tree_grpo', nodes => {
   const leaves = nodes.filter(({ children }) => children.length === 0);

@@ -1,14 +1,14 @@
 /** A node of a group's trees: an edge of one or more turns, and what lies below. A node without children is a leaf. */
 export interface TreeNode {
   readonly id: string;
-  /** Undefined for a root, which hangs from the common start. */
+  /** Undefined for a root. */
   readonly parent: TreeNode | undefined;
   readonly children: TreeNode[];
   /** Return of the episode that ends here; undefined for an inner node. */
   readonly leafReturn: number | undefined;
 }
 
-/** The trees of leaves that are known by their paths (`2.0.1`), parents before children. Lost leaves are simply missing. */
+/** The trees of leaves given by their paths (`2.0.1`), parents before children. Lost leaves are simply missing. */
 export function treeOf(leaves: ReadonlyMap<string, number>): TreeNode[] {
   const nodes = new Map<string, TreeNode>();
   const add = (id: string, leafReturn?: number): TreeNode => {
@@ -25,7 +25,10 @@ export function treeOf(leaves: ReadonlyMap<string, number>): TreeNode[] {
   return [...nodes.values()];
 }
 
-/** Share weights: those of the start's children are equal and sum to 1, and each node shares its own among its children. */
+/**
+ * Share weights: the start's children have equal shares that sum to 1, and each node splits its share among its
+ * children.
+ */
 export function shares(nodes: readonly TreeNode[]): ReadonlyMap<TreeNode, number> {
   const roots = nodes.filter(({ parent }) => !parent).length;
   const found = new Map<TreeNode, number>();

@@ -9,9 +9,8 @@ import {
 import { above, type LossSettings } from '../settings.ts';
 
 /**
- * PPO's clip, and no loss at all for a few random tokens with a large covariance of advantage and log-probability, which are those
- * that use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no dual clip.
- *
+ * PPO's clip, and no loss at all for a few random tokens with a large covariance of advantage and log-probability:
+ * these use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no dual clip.
  * Source: arXiv 2505.22617; verl `compute_policy_loss_clip_cov`.
  */
 export const clipCov = {

@@ -9,11 +9,10 @@ import {
 import { above, atLeast, type LossSettings } from '../settings.ts';
 
 /**
- * loss = −A·ρ, + coefficient · |log ρ| for the few tokens with the largest covariance of advantage and log-probability, which are
- * those that use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no clip. At ρ = 1 the
- * penalty has no gradient, so the first step of a batch is plain policy gradient.
- *
- * Source: arXiv 2505.22617; verl `compute_policy_loss_kl_cov`.
+ * loss = −A·ρ, + coefficient · |log ρ| for the few tokens with the largest covariance of advantage and log-probability:
+ * these use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no clip. At ρ = 1
+ * the penalty has no gradient, so the first step of a batch is plain policy gradient. Source: arXiv 2505.22617; verl
+ * `compute_policy_loss_kl_cov`.
  */
 export const klCov = {
   name: 'kl_cov',

@@ -2,7 +2,7 @@ import { mean } from '../../statistics.ts';
 import { clampLogRatio } from '../policy-loss.ts';
 import type { LossSettings } from '../settings.ts';
 
-/** A sequence as the choice of tokens reads it; arrays run over its tokens, and masked entries are never read. */
+/** View of a sequence for the choice of tokens; arrays run over its tokens, and masked entries are never read. */
 export interface CovarianceInput {
   readonly lossMask: ArrayLike<number>;
   readonly advantages: ArrayLike<number>;
@@ -26,12 +26,11 @@ interface Candidate {
 }
 
 /**
- * The tokens of an optimizer step that `clip_cov` and `kl_cov` treat apart, by cov = (A − mean A)·(log π − mean log π) with means over
- * the step's trained tokens. `kl_cov` takes the largest; `clip_cov` takes random ones with low < cov < high among those that PPO's
- * clip has not stopped. Both take at least one of the ratio · tokens, as long as there is one to take.
- *
- * verl takes the statistics of a micro-batch, so that its size changes the result; these are of the whole step.
- *
+ * Chooses the tokens of an optimizer step that `clip_cov` and `kl_cov` treat separately, by cov = (A − mean A)·(log π −
+ * mean log π) with means over the step's trained tokens. `kl_cov` takes the largest; `clip_cov` takes random ones with
+ * low < cov < high among those that PPO's clip has not stopped. Both take at least one of the ratio · tokens, as long
+ * as there is one to take. verl takes the statistics of a micro-batch, so its size changes the result; here they cover
+ * the whole step.
  * @param shuffle puts the eligible tokens, given in order of sequences and tokens, in the order they are taken
  */
 export function selectByCovariance(

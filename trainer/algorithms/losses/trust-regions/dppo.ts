@@ -81,8 +81,9 @@ export function anchorPenalty(g: GraphBuilder, { logProbs, token, scalar }: Poli
 }
 
 /**
- * What a loss logs that drops tokens outside of a trust region: the share it dropped (only where A ≠ 0, since others have no gradient
- * to lose), by the sign of A, and the estimate ρ − ln ρ − 1 of the divergence over kept and over dropped tokens.
+ * Metrics of a loss that drops tokens outside of a trust region: the share it dropped (only where A ≠ 0, since others
+ * have no gradient to lose), by the sign of A, and the estimate ρ − ln ρ − 1 of the divergence over kept and over
+ * dropped tokens.
  */
 export function trustRegionMetrics(
   g: GraphBuilder,
