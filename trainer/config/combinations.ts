@@ -317,6 +317,13 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Settin
   if (engine === 'sglang' && rollout.bad_words.length > 0) {
     add('rollout.bad_words', 'sglang has none: use rollout.logit_bias, or another engine');
   }
+  const cut = (['top_k', 'top_p', 'min_p'] as const).find(key => rollout[key] !== (key === 'top_p' ? 1 : 0));
+  if (engine === 'sglang' && cut !== undefined) {
+    add(
+      `rollout.${cut}`,
+      'sglang reports log-probabilities from before it: turn it off, or use ragen or vllm',
+    );
+  }
   if (engine !== 'ragen' && rollout.constrained) {
     add('rollout.constrained', `${engine} knows no grammars over token ids: turn it off, or use ragen`);
   }

@@ -294,6 +294,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ['policy.critic={rate: 1}', /policy\.critic.*rate/],
     ['rollout.temperature=0', /rollout\.temperature: is 0/],
     ['rollout.top_p=0.9', /rollout\.top_p: tokens are sampled from a changed distribution/],
+    [
+      'loss.off_policy={kind: tis} rollout.top_p=0.9 generation={engine: sglang, urls: [http://a], adapter_folder: /a}',
+      /rollout\.top_p: sglang reports log-probabilities from before it/,
+    ],
     ['rollout.min_p=0.1', /rollout\.min_p: tokens are sampled from a changed distribution/],
     ['rollout.repetition_penalty=1.1', /rollout\.repetition_penalty: tokens are sampled from a changed/],
     ['rollout.logit_bias={5: 1}', /rollout\.logit_bias: tokens are sampled from a changed/],

@@ -184,11 +184,12 @@ export function refusalDetails(status: number): EngineErrorDetails {
   return { passing: !REFUSED.has(status), busy: status === 429, status };
 }
 
-/** The engine's own words: the message of an error in the form of OpenAI's, vLLM's or FastAPI's, else the text. */
+/** The engine's own words: the message of an error in the form of OpenAI's, vLLM's, SGLang's or FastAPI's, else the text. */
 function said(text: string): string {
-  const { error, message, detail } = parsed(text);
+  const { error, message, error_message, detail } = parsed(text);
   const inner = typeof error === 'object' && error !== null ? (error as JsonObject).message : undefined;
-  const words = [inner, message, detail, error].find(one => typeof one === 'string' && one !== '') ?? text;
+  const words =
+    [inner, message, error_message, detail, error].find(one => typeof one === 'string' && one !== '') ?? text;
   return (words as string).slice(0, EXCERPT_LENGTH);
 }
 

@@ -15,6 +15,8 @@ export interface Faults {
   /** Answers this many generations with this status. */
   failures?: number;
   status?: number;
+  /** Breaks off this many generations. */
+  aborts?: number;
   /** Never answers a generation. */
   hangs?: boolean;
   /** Answers with one log-probability too few. */
@@ -306,33 +308,54 @@ export async function wholeVllmEngine(
   });
 }
 
-/** A server that speaks SGLang's own requests and replies. */
-export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Promise<TestEngine> {
+/** A server that speaks SGLang's requests and replies, as the source of 0.5.23 has them: every refusal has status 400. */
+export async function sglangEngine(
+  t: Pick<Test, 'teardown'>,
+  faults: Faults = {},
+): Promise<TestEngine & { restart(): void }> {
   let whole: string | undefined;
-  return openEngine(t, faults, (app, engine) => {
+  const opened = await openEngine(t, faults, (app, engine) => {
     const { models } = engine;
-    app.post<{ Body: { lora_name: string; lora_path: string } }>('/load_lora_adapter', async ({ body }) => {
-      if (faults.lateFolders) {
-        faults.lateFolders--;
-        return {
-          success: false,
-          error_message: `Failed to load LoRA adapter ${body.lora_name}: no such folder`,
-        };
+    const refusal = (lora: string): string | undefined => {
+      if (faults.takesNoAdapters) return 'LoRA is not enabled. Please set `--enable-lora` to enable LoRA.';
+      if (faults.refusesRank)
+        return `LoRA adapter ${lora} with rank 64 is incompatible with the current LoRA memory pool configuration.`;
+      if (models.all.some(({ name }) => name === lora))
+        return `Failed to load LoRA adapter ${lora} because it is already loaded`;
+      if (!faults.lateFolders) return undefined;
+      faults.lateFolders--;
+      return "[Errno 2] No such file or directory: 'adapter_config.json'";
+    };
+    app.post<{ Body: { lora_name: string; lora_path: string } }>(
+      '/load_lora_adapter',
+      async ({ body }, reply) => {
+        const error_message = refusal(body.lora_name);
+        if (error_message !== undefined) return reply.status(400).send({ success: false, error_message });
+        await models.load(body.lora_name, body.lora_path);
+        return { success: true, error_message: null, loaded_adapters: {} };
+      },
+    );
+    app.post<{ Body: { lora_name: string } }>('/unload_lora_adapter', async ({ body }, reply) => {
+      if (!models.all.some(({ name }) => name === body.lora_name)) {
+        const error_message = `LoRA with name ${body.lora_name} does not exist. Loaded LoRAs: odict_keys([])`;
+        return reply.status(400).send({ success: false, error_message });
       }
-      await models.load(body.lora_name, body.lora_path);
-      return { success: true, loaded_adapters: {} };
-    });
-    app.post<{ Body: { lora_name: string } }>('/unload_lora_adapter', async ({ body }) => {
       await models.unload(body.lora_name);
-      return { success: true };
+      return { success: true, error_message: null, loaded_adapters: {} };
     });
     app.post<{ Body: { model_path: string; weight_version: string } }>(
       '/update_weights_from_disk',
-      async ({ body }) => {
+      async ({ body }, reply) => {
+        if (faults.lateFolders) {
+          faults.lateFolders--;
+          const message = `Failed to get model config: ${body.model_path}`;
+          return reply.status(400).send({ success: false, message, num_paused_requests: 0 });
+        }
         const done = { success: true, message: 'Succeeded to update model weights.', num_paused_requests: 0 };
         if (whole === body.weight_version) return done;
         const last = whole;
-        await models.load(body.weight_version, body.model_path);
+        if (!models.all.some(({ name }) => name === body.weight_version))
+          await models.load(body.weight_version, body.model_path);
         whole = body.weight_version;
         if (last !== undefined) await models.unload(last);
         return done;
@@ -340,18 +363,22 @@ export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Pr
     );
     app.post<{ Body: Record<string, never> }>('/generate', async ({ body }, reply) => {
       const params = body.sampling_params as Record<string, never>;
+      const name = body.lora_path ?? whole;
+      if (faults.aborts) {
+        faults.aborts--;
+        const finish_reason = { type: 'abort', message: 'Abort in waiting queue' };
+        return { text: '', meta_info: { id: '1', finish_reason, output_token_logprobs: [[-1, 5, null]] } };
+      }
+      if (name !== undefined && !models.all.some(model => model.name === name)) {
+        const message = `The following requested LoRA adapters are not loaded: ${name}\nLoaded adapters: odict_keys([]).`;
+        return reply.status(400).send({ error: { message } });
+      }
       const sampling = {
         ...distributionOf(params),
         maxNewTokens: params.max_new_tokens,
         stopTokenIds: params.stop_token_ids,
       };
-      const generation = await sample(
-        engine,
-        body.lora_path ?? whole,
-        body.input_ids,
-        sampling,
-        params.sampling_seed,
-      );
+      const generation = await sample(engine, name, body.input_ids, sampling, params.sampling_seed);
       if (generation === undefined) return reply.status(faults.status ?? 500).send('Internal Server Error');
       const { tokenIds, logProbs, finishReason } = generation;
       return {
@@ -369,5 +396,10 @@ export function sglangEngine(t: Pick<Test, 'teardown'>, faults: Faults = {}): Pr
         },
       };
     });
+  });
+  return Object.assign(opened, {
+    restart: () => {
+      whole = undefined;
+    },
   });
 }

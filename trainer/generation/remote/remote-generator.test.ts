@@ -210,7 +210,7 @@ t.test('a run ends with a clear error when all engines are away for too long', a
 });
 
 t.test('whole models take the place of the last on SGLang', async t => {
-  const engine = await sglangEngine(t);
+  const engine = await sglangEngine(t, { lateFolders: 1 });
   const client = new SglangEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false);
   const generator = generatorOf(t, [client]);
   await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
@@ -302,16 +302,38 @@ t.test('an engine that lacks token ids is reported at the start', async t => {
   await t.rejects(generatorOf(t, [vllm(url)]).probe(), /must know return_token_ids/);
 });
 
-t.test('a restarted engine takes the newest version before it is asked again', async t => {
-  const engine = await vllmEngine(t);
-  const generator = generatorOf(t, [vllm(engine.url)]);
+for (const [name, open, client, path] of [
+  ['vLLM', vllmEngine, vllm, '/v1/load_lora_adapter'],
+  ['SGLang', sglangEngine, sglang, '/load_lora_adapter'],
+] as const) {
+  t.test(`${name}: a restarted engine takes the newest version before it is asked again`, async t => {
+    const engine = await open(t);
+    const generator = generatorOf(t, [client(engine.url)]);
+    await generator.publish(1, 'v1', ADAPTER);
+    await engine.models.unload('v1');
+    t.same(parts(await generator.generate(REQUESTS[0])), parts(expected[0]));
+    t.same(
+      engine.bodies.filter(request => request.path === path).map(({ body }) => body.lora_name),
+      ['v1', 'v1'],
+    );
+  });
+}
+
+t.test('what SGLang breaks off is asked again', async t => {
+  const engine = await sglangEngine(t, { aborts: 2 });
+  const generator = generatorOf(t, [sglang(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);
-  await engine.models.unload('v1');
   t.same(parts(await generator.generate(REQUESTS[0])), parts(expected[0]));
-  t.same(
-    engine.bodies.filter(({ path }) => path === '/v1/load_lora_adapter').map(({ body }) => body.lora_name),
-    ['v1', 'v1'],
-  );
+  t.equal(generator.takeMetrics()['generation/retries'], 2);
+});
+
+t.test('SGLang that was started again takes whole weights before its tokens count', async t => {
+  const engine = await sglangEngine(t);
+  const generator = generatorOf(t, [new SglangEngine({ url: engine.url, timeoutMs: TIMEOUT_MS }, false)]);
+  await generator.publish(1, 'v1', goldenFolder('qwen2-tiny'));
+  engine.restart();
+  t.same([...(await generator.generate(REQUESTS[0])).versions], Array(12).fill(1));
+  t.equal(engine.bodies.filter(({ path }) => path === '/update_weights_from_disk').length, 2);
 });
 
 t.test('defaults of the model on the engine change nothing of what is sampled', async t => {
@@ -330,18 +352,27 @@ t.test('defaults of the model on the engine change nothing of what is sampled', 
 });
 
 t.test('an engine that refuses the weights ends the run at once, with its words', async t => {
-  for (const [faults, message] of [
-    [{ refusesRank: true }, /load_lora_adapter: status 500: .*LoRA rank 64 is greater than max_lora_rank 16/],
+  for (const [open, client, faults, message] of [
     [
+      vllmEngine,
+      vllm,
+      { refusesRank: true },
+      /load_lora_adapter: status 500: .*LoRA rank 64 is greater than max_lora_rank 16/,
+    ],
+    [
+      vllmEngine,
+      vllm,
       { takesNoAdapters: true },
       /status 404: Not Found: .*--enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True/,
     ],
+    [sglangEngine, sglang, { refusesRank: true }, /status 400: LoRA adapter v1 with rank 64 is incompatible/],
+    [sglangEngine, sglang, { takesNoAdapters: true }, /status 400: LoRA is not enabled.*--enable-lora/],
   ] as const) {
-    const [bad, good] = [await vllmEngine(t, faults), await vllmEngine(t)];
+    const [bad, good] = [await open(t, faults), await open(t)];
     for (const engines of [[bad], [good, bad]]) {
       const generator = generatorOf(
         t,
-        engines.map(({ url }) => vllm(url)),
+        engines.map(({ url }) => client(url)),
       );
       const began = performance.now();
       await t.rejects(generator.publish(1, 'v1', ADAPTER), { name: 'EngineError', message });

