@@ -6,7 +6,10 @@ import type { ParameterInfo, ParameterSource } from '../tensor/runtime/parameter
 export const BASE_PRECISIONS = ['auto', 'float32', 'blocks'] as const;
 export type BasePrecision = (typeof BASE_PRECISIONS)[number];
 
-/** That of a model that plays: blocks where its file has some, for its file need not be that of the settings. */
+/**
+ * Precision for a model that plays: blocks where its file has some, because its file may differ from that of the
+ * settings.
+ */
 export function playedPrecision(precision: BasePrecision): BasePrecision {
   return precision === 'float32' ? precision : 'auto';
 }

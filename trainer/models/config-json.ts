@@ -7,7 +7,7 @@ import { number, positiveInteger, show } from './json-fields.ts';
 import { parseRope, scalingToJson } from './rope.ts';
 
 /**
- * Reads a Hugging Face `config.json`, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) and since
+ * Reads a Hugging Face `config.json`, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) or since
  * (`rope_parameters`).
  * @throws ModelConfigError naming the key, its value and what is supported
  */
@@ -97,7 +97,7 @@ export function configToJson(config: DecoderConfig): JsonObject {
   return json;
 }
 
-/** Keys that transformers 5 wants as floats: it refuses 30 where 30.0 is meant. */
+/** Keys that transformers 5 needs as floats: it rejects 30 in place of 30.0. */
 const FLOATS = [
   ...['attn_logit_softcapping', 'final_logit_softcapping', 'router_aux_loss_coef', 'rms_norm_eps'],
   ...['initializer_range', 'rope_theta', 'partial_rotary_factor', 'factor'],
@@ -118,7 +118,7 @@ function familyOf(type: Json | undefined): ModelFamily {
   );
 }
 
-/** Keys that change what is computed, with the values that leave the common decoder as it is. */
+/** Keys that change the result, with the values that leave the common decoder unchanged. */
 const COMMON_VALUES: Readonly<Record<string, (value: Json) => boolean>> = {
   attention_bias: value => value === false,
   mlp_bias: value => value === false,

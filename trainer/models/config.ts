@@ -7,7 +7,7 @@ import type { BlockedWeights } from './blocks.ts';
 export type RopeScaling =
   | { readonly kind: 'none' }
   | { readonly kind: 'linear'; readonly factor: number }
-  /** NTK-aware scaling that starts beyond `max_position_embeddings`, where no sequence of ours gets. */
+  /** NTK-aware scaling that starts beyond `max_position_embeddings`, which no sequence here reaches. */
   | { readonly kind: 'dynamic'; readonly factor: number }
   | {
       readonly kind: 'llama3';
@@ -43,20 +43,20 @@ export interface RopeConfig {
   readonly scaling: RopeScaling;
 }
 
-/** Attention settings in which one layer differs from others. */
+/** Attention settings in which layers differ. */
 export interface LayerAttention {
   /** Positions that a query sees, itself included; null: all before it. */
   readonly window: number | null;
-  /** Which rotary settings it turns by: the common ones, those of local layers, or none (NoPE). */
+  /** Rotary settings of the layer: the common ones, those of local layers, or none (NoPE). */
   readonly rope: 'global' | 'local' | 'none';
 }
 
 /** A mixture of experts in place of a feed-forward layer. */
 export interface ExpertsConfig {
   readonly count: number;
-  /** Experts that a token goes to. */
+  /** Experts for each token. */
   readonly perToken: number;
-  /** The weights of those add up to 1. */
+  /** The weights of a token's experts add up to 1. */
   readonly normalized: boolean;
   readonly intermediateSize: number;
   /** Layers that have experts; the others have a plain feed-forward layer. */
@@ -66,7 +66,7 @@ export interface ExpertsConfig {
 /** The activation of the feed-forward layers. */
 export type Activation = 'silu' | 'gelu' | 'gelu_tanh';
 
-/** Features in which families of decoders differ besides sizes. */
+/** Features besides sizes in which families of decoders differ. */
 export interface DecoderFeatures {
   /** Bias on the query, key and value projections. */
   readonly queryKeyValueBias: boolean;
@@ -92,9 +92,9 @@ export interface DecoderFeatures {
   /** Leading elements of a head that rotary embeddings turn. */
   readonly rotaryDimension: number;
   readonly rope: RopeConfig;
-  /** Rotary settings of layers that ask for `local` ones. */
+  /** Rotary settings of `local` layers. */
   readonly localRope: RopeConfig | null;
-  /** By layer; null where all see everything before them and turn by the common angles. */
+  /** By layer; null where all layers see everything before them and use the common angles. */
   readonly attentionLayers: readonly LayerAttention[] | null;
   readonly experts: ExpertsConfig | null;
 }
@@ -120,19 +120,21 @@ export interface DecoderConfig extends DecoderFeatures {
   readonly bosTokenId: number | null;
   readonly eosTokenId: number | readonly number[] | null;
   readonly padTokenId: number | null;
-  /** Keys of `config.json` that only the family has, to be written again. */
+  /** Keys of `config.json` that only the family has; they are written back. */
   readonly familyKeys: JsonObject;
-  /** Longest sequence that the policy takes, which LongRoPE depends on; `maxPositions` when absent. Not part of `config.json`. */
+  /**
+   * Longest sequence of the policy, which LongRoPE depends on; `maxPositions` when absent. Not part of `config.json`.
+   */
   readonly context?: number;
   /** Adapters next to the weights; not part of `config.json`. */
   readonly lora?: LoraConfig;
   /** Storage of the linear weights next to adapters; float32 when absent. Not part of `config.json`. */
   readonly quantization?: Quantization;
-  /** Weights that are frozen in the blocks of their file; none when absent. Not part of `config.json`. */
+  /** Frozen weights in the blocks of their file; none when absent. Not part of `config.json`. */
   readonly blocks?: BlockedWeights;
 }
 
-/** A decoder that has nothing of what only some families have. */
+/** A decoder without any family's special features. */
 export function plainFeatures(headDimension: number, rope: RopeConfig): DecoderFeatures {
   return {
     queryKeyValueBias: false,
@@ -159,7 +161,7 @@ export class ModelConfigError extends Error {
   override readonly name = 'ModelConfigError';
 }
 
-/** Sizes of a model from scratch; what is left out is as small policies use it. */
+/** Sizes of a model from scratch; the defaults suit small policies. */
 export interface ScratchSizes {
   readonly vocabularySize: number;
   readonly hiddenSize?: number;
@@ -175,8 +177,8 @@ export interface ScratchSizes {
 }
 
 /**
- * Config of a decoder from scratch: Qwen2's, under the type `seed_oss`, for which transformers has the same decoder and leaves
- * the tokenizer as its files say.
+ * Config of a decoder from scratch: Qwen2's, under the type `seed_oss`, for which transformers has the same decoder and
+ * keeps the tokenizer of the files.
  * @throws ModelConfigError when the sizes do not fit each other
  */
 export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
@@ -206,7 +208,7 @@ export function scratchConfig(sizes: ScratchSizes): DecoderConfig {
 }
 
 /**
- * Greatest sizes, several times those of any published model. What is larger would fill the memory with tables of names and
+ * Largest sizes, several times those of any published model. Larger ones would fill the memory with tables of names and
  * angles before the weights are found to be missing.
  */
 const MAX_SIZES = {
@@ -221,7 +223,7 @@ const MAX_SIZES = {
 /** Most experts of all layers together. */
 const MAX_EXPERTS = 2 ** 17;
 
-/** @throws ModelConfigError for a size that no model has */
+/** @throws ModelConfigError for an impossible size */
 export function checkSize(key: keyof typeof MAX_SIZES, size: number): void {
   if (size > MAX_SIZES[key])
     throw new ModelConfigError(`${key} must be at most ${MAX_SIZES[key]}, got ${size}`);

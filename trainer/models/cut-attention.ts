@@ -10,7 +10,7 @@ export interface Angles {
   readonly sin: Tensor;
 }
 
-/** Turns heads [rows, time, heads, headDimension] as a layer does: by its angles, or not at all. */
+/** Rotates heads [rows, time, heads, headDimension] by a layer's angles, if it has any. */
 export function turnHeads(
   g: GraphBuilder,
   config: DecoderConfig,
@@ -44,7 +44,7 @@ export function scoreScale({ attentionScale, headDimension }: DecoderConfig): nu
   return attentionScale ?? 1 / Math.sqrt(headDimension);
 }
 
-/** Attention of primitives, for scores that are capped before anything is added to them. */
+/** Attention from primitives, for scores that are capped before a bias is added. */
 function cappedAttention(
   g: GraphBuilder,
   [q, k, v]: readonly [q: Tensor, k: Tensor, v: Tensor],

@@ -19,31 +19,34 @@ export interface Projections {
 
 /** Options of a decoder's adapters. */
 export interface AdapterOptions {
-  /** Dropout of the inputs of adapters, while they learn; none when absent. */
+  /** Dropout of the adapters' inputs during learning; none when absent. */
   readonly dropout?: AdapterDropout | undefined;
-  /** DoRA's factors are parameters, which somebody keeps up with the weights; computed from the weights when absent. */
+  /** DoRA's factors are parameters that the caller updates with the weights; computed from the weights when absent. */
   readonly storedFactors?: boolean;
 }
 
 /** A decoder's shape, and how its adapters are computed. */
 interface SegmentConfig extends DecoderConfig, AdapterOptions {}
 
-/** A decoder cut at its attentions, for a cache that lives outside of the tensor program. Rows are any tokens. */
+/** A decoder split at its attentions, for a cache outside of the tensor program. Rows are tokens in any order. */
 export interface DecoderSegments {
   /** ids int32 [rows] → hidden states [rows, hiddenSize] before the first layer. */
   embed(g: GraphBuilder, ids: Tensor): Tensor;
-  /** Hidden states before a layer → what its attention reads; queries of other rows where `asking` is given. */
+  /** Hidden states before a layer → inputs of its attention; queries only of the rows `asking`, if given. */
   project(g: GraphBuilder, layer: number, hidden: Tensor, asking?: Tensor): Projections;
-  /** Hidden states before a layer and what its attention gave [rows, heads · headDimension] → those after it. */
+  /**
+   * Hidden states before a layer and the result of its attention [rows, heads · headDimension] → hidden states after
+   * the layer.
+   */
   finishLayer(g: GraphBuilder, layer: number, hidden: Tensor, mixed: Tensor): Tensor;
-  /** Hidden states after the last layer → normalized, as logits and values read them. */
+  /** Hidden states after the last layer → normalized ones, for logits and values. */
   finish(g: GraphBuilder, hidden: Tensor): Tensor;
 }
 
 export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions = {}): DecoderSegments {
   const config: SegmentConfig = { ...shape, ...adapters };
   const { hiddenSize } = config;
-  /** Rows through a norm of a layer, or as they are where the family has none there. */
+  /** Rows through a norm of a layer; unchanged where the family has none there. */
   const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
     name === null ? x : norm(g, config, x, name, hiddenSize);
   return {
@@ -114,7 +117,7 @@ function projectAll(
   };
 }
 
-/** Queries or keys [rows, width] through the norm that the family has there. */
+/** Queries or keys [rows, width] through the family's norm for them. */
 function normHeads(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string): Tensor {
   const { queryKeyNorm, headDimension } = config;
   if (queryKeyNorm === 'none') return x;
@@ -125,8 +128,9 @@ function normHeads(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: stri
 }
 
 /**
- * Where a part of each head is turned, reorders the head so that turning the whole of it by angles of which the rest are 0
- * gives the same scores: both halves of the turned part first in their half. Queries and keys are reordered alike.
+ * Where only a part of each head is rotated, reorders the head: each half of the rotated part goes first in its half.
+ * Rotating the whole head by angles that are 0 for the rest then gives the same scores. Queries and keys are reordered
+ * alike.
  */
 function turnedFirst(g: GraphBuilder, { headDimension, rotaryDimension }: DecoderConfig, x: Tensor): Tensor {
   if (rotaryDimension === headDimension) return x;
@@ -207,7 +211,7 @@ function norm(g: GraphBuilder, config: DecoderConfig, x: Tensor, name: string, s
 /**
  * A mixture of experts, each computed for every token and weighted: 0 where the router did not choose it.
  * @param routerLogits [tokens, experts]
- * @param expert what expert number `index` gives, [tokens, hiddenSize]
+ * @param expert output of expert number `index`, [tokens, hiddenSize]
  */
 function mixExperts(
   g: GraphBuilder,
@@ -222,7 +226,9 @@ function mixExperts(
   return parts.reduce((sum, part) => g.add(sum, part));
 }
 
-/** The router's probabilities [tokens, experts] of the chosen experts, 0 of the others. Of equals the first is chosen. */
+/**
+ * The router's probabilities [tokens, experts]: 0 for experts that are not chosen. Among equals the first is chosen.
+ */
 function routingWeights(
   g: GraphBuilder,
   { count, perToken, normalized }: ExpertsConfig,

@@ -15,11 +15,10 @@ import {
 } from './sequence-layout.ts';
 
 /**
- * Final hidden states, normalized, of padded or packed rows. With a selection only those of the selected positions: the last
- * layer then computes keys and values of all tokens and everything else of the selected ones.
- *
+ * Final hidden states, normalized, of padded or packed rows. A selection limits them to its positions: the last layer
+ * then computes keys and values of all tokens and everything else only of the selected ones.
  * @param ids int32 [rows, time], or [tokens] where rows are packed
- * @returns [tokens, hiddenSize], padding included where there is any, or of a selection [its tokens, hiddenSize]
+ * @returns [tokens, hiddenSize], including any padding, or of a selection [its tokens, hiddenSize]
  */
 export function decoderHidden(
   g: GraphBuilder,
@@ -51,7 +50,7 @@ export function decoderHidden(
   return segments.finish(g, hidden);
 }
 
-/** Tensors added to the scores of each layer for its window, made once for layers that share it. */
+/** Bias tensors for each layer's window, made once for layers that share it. */
 function biasesByWindow(
   g: GraphBuilder,
   time: number,
@@ -80,7 +79,7 @@ export function decoderLogits(
   const table = config.tiedEmbeddings ? EMBEDDINGS : OUTPUT_LAYER;
   const logits = (x: Tensor) => weightProduct(g, config, x, table, config.vocabularySize);
   if (inverseTemperature === undefined) return softcap(g, logits(hidden), config.logitSoftcap);
-  // Without a cap, the temperature on the hidden states is the same and less to multiply.
+  // Without a cap, applying the temperature to the hidden states is equivalent and takes fewer products.
   if (config.logitSoftcap === null) return logits(g.mul(hidden, inverseTemperature));
   return g.mul(softcap(g, logits(hidden), config.logitSoftcap), inverseTemperature);
 }
@@ -96,12 +95,12 @@ function selectRows(g: GraphBuilder, hidden: Tensor, { tokens, inverse }: Select
   return inverse === undefined ? g.gather(hidden, tokens) : g.rearrange(hidden, tokens, inverse);
 }
 
-/** Tokens of every row that ask or are asked, with their angles. */
+/** Query tokens of every row, with their angles. */
 interface QueryLayout extends SequenceLayout {
   readonly causal: boolean;
 }
 
-/** Attention over a cut: projected heads in, [tokens that ask, heads · headDimension] out. */
+/** Attention between the segments: projected heads in, [query tokens, heads · headDimension] out. */
 function mixRows(
   g: GraphBuilder,
   config: DecoderConfig,

@@ -32,7 +32,7 @@ export function routerName(layer: number): string {
 export const EMBEDDINGS = 'model.embed_tokens.weight';
 export const OUTPUT_LAYER = 'lm_head.weight';
 
-/** Weights of a layer's norms by position in the layer; null where the family has none. */
+/** Weight names of a layer's norms by position in the layer; null where the family has none. */
 export interface NormNames {
   readonly beforeAttention: string | null;
   readonly afterAttention: string | null;
@@ -40,7 +40,9 @@ export interface NormNames {
   readonly afterFeedForward: string | null;
 }
 
-/** `post_attention_layernorm` is before the feed-forward layer where that has no norm behind it, and after attention else. */
+/**
+ * `post_attention_layernorm` is before the feed-forward layer if that has no norm behind it, otherwise after attention.
+ */
 export function normNames({ blockNorms }: DecoderConfig, layer: number): NormNames {
   const name = (which: string) => `${layerPrefix(layer)}.${which}_layernorm.weight`;
   return {
@@ -53,7 +55,7 @@ export function normNames({ blockNorms }: DecoderConfig, layer: number): NormNam
   };
 }
 
-/** Weights of a decoder in the order they are computed, and of its value head when it has one. */
+/** Weights of a decoder in the order of computation, and of its value head if it has one. */
 export function parameterSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
   const { hiddenSize } = config;
   const normStart = config.normsAddOne ? 'zeros' : 'ones';
@@ -135,19 +137,22 @@ function valueHeadSpecs({ hiddenSize }: DecoderConfig): ParameterSpec[] {
   ];
 }
 
-/** True if the model's own weights stay as they are: next to adapters, or because they are kept in blocks. */
+/** True if the model's own weights are frozen: next to adapters, or because they are kept in blocks. */
 export function isFrozen({ lora, blocks }: DecoderConfig): boolean {
   return lora !== undefined || blocks !== undefined;
 }
 
-/** Parameters of a model that are learned: all, or where it is frozen its adapters and the value head. */
+/** Learned parameters of a model: all, or if it is frozen its adapters and the value head. */
 export function trainedSpecs(config: DecoderConfig, valueHead: boolean): ParameterSpec[] {
   if (!isFrozen(config)) return parameterSpecs(config, valueHead);
   const adapters = config.lora === undefined ? [] : loraSpecs(config, config.lora);
   return [...adapters, ...(valueHead ? valueHeadSpecs(config) : [])];
 }
 
-/** Weights of all adapters in the order they are computed. B starts at 0, so that a fresh adapter changes nothing; magnitudes are set by {@link startMagnitudes}. */
+/**
+ * Weights of all adapters in the order of computation. B starts at 0, so a fresh adapter changes nothing; {@link
+ * startMagnitudes} sets magnitudes.
+ */
 export function loraSpecs(config: DecoderConfig, lora: LoraConfig): ParameterSpec[] {
   return parameterSpecs(config, false).flatMap(({ name, shape }): ParameterSpec[] => {
     const linear = name.slice(0, -'.weight'.length);

@@ -18,7 +18,7 @@ export function quantizedNames(weight: string): { readonly codes: string; readon
   return { codes: `${weight}.codes`, scales: `${weight}.scales` };
 }
 
-/** True if a weight is stored quantized where the base is: those of all linear layers, as QLoRA has it. */
+/** True if a weight is quantized where the base is: those of all linear layers, as in QLoRA. */
 export function isQuantizable(name: string): boolean {
   return LORA_MODULES.some(module => name.endsWith(`.${module}.weight`));
 }

@@ -5,7 +5,7 @@ import { number, numbers, optionalNumber, show } from './json-fields.ts';
 const KINDS = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope'];
 
 /**
- * Reads rotary settings, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) and since
+ * Reads rotary settings, in the spelling before transformers 5 (`rope_theta`, `rope_scaling`) or since
  * (`rope_parameters`).
  * @param json the config, for the fields next to the settings
  * @param both `rope_parameters` or `rope_scaling`
@@ -68,7 +68,7 @@ function parseScaling(json: JsonObject, both: JsonObject): RopeScaling {
   }
 }
 
-/** The factor on cos and sin that YaRN takes where its config names none. */
+/** YaRN's factor on cos and sin where the config names none. */
 function yarnAttention(both: JsonObject, factor: number): number {
   const grown = (scale: number) => (factor <= 1 ? 1 : 0.1 * scale * Math.log(factor) + 1);
   const [one, all] = [optionalNumber(both, 'mscale'), optionalNumber(both, 'mscale_all_dim')];
@@ -113,8 +113,8 @@ export function scalingToJson(scaling: RopeScaling): { [key: string]: Json } {
 }
 
 /**
- * Rotary frequencies of each pair of a head, in radians a position: float64 [headDimension / 2]. Where a part of the head is
- * turned, its pairs come first and those after them have frequency 0.
+ * Rotary frequencies of each pair of a head, in radians a position: float64 [headDimension / 2]. Where only a part of
+ * the head is rotated, its pairs come first and the rest have frequency 0.
  */
 export function ropeFrequencies(config: DecoderConfig, rope: RopeConfig = config.rope): Float64Array {
   const pairs = config.rotaryDimension / 2;
@@ -140,7 +140,7 @@ function scaledFrequency(
       return frequency => llama3Frequency(frequency, scaling);
     case 'yarn': {
       const { factor, originalMaxPositions, truncate } = scaling;
-      // The pair that turns this many times within the original context.
+      // The pair with this many rotations within the original context.
       const pairOf = (turns: number) =>
         (pairs * Math.log(originalMaxPositions / (turns * 2 * Math.PI))) / Math.log(theta);
       const bounds = [pairOf(scaling.betaFast), pairOf(scaling.betaSlow)];
@@ -171,7 +171,7 @@ function llama3Frequency(frequency: number, scaling: RopeScaling & { readonly ki
   return ((1 - smooth) * frequency) / factor + smooth * frequency;
 }
 
-/** Rotary settings that the layers choose from: the common ones, then those of local layers where they have their own. */
+/** Rotary settings of all layers: the common ones, then those of local layers if they differ. */
 function ropesOf({ rope, localRope }: DecoderConfig): readonly RopeConfig[] {
   return localRope === null ? [rope] : [rope, localRope];
 }
@@ -182,8 +182,8 @@ export function ropeWidth(config: DecoderConfig): number {
 }
 
 /**
- * cos and sin of every position's rotary angles, each [positions, ropeWidth] in row-major order: first the common angles,
- * then those of local layers. A layer takes its own with {@link ropeColumns}.
+ * cos and sin of every position's rotary angles, each [positions, ropeWidth] in row-major order: first the common
+ * angles, then those of local layers. {@link ropeColumns} selects a layer's.
  */
 export function ropeTables(
   config: DecoderConfig,
@@ -210,7 +210,7 @@ export function ropeTables(
   return { cos, sin };
 }
 
-/** The columns of {@link ropeTables} that a layer turns by; null where it turns nothing (NoPE). */
+/** The columns of {@link ropeTables} for a layer; null where it rotates nothing (NoPE). */
 export function ropeColumns(
   config: DecoderConfig,
   layer: number,

@@ -3,7 +3,7 @@ import type { AdapterDropout } from './adapters/dropout.ts';
 import type { DecoderConfig } from './config.ts';
 import { ropeTables, ropeWidth } from './rope.ts';
 
-/** Added to attention scores that must not count; finite, so that a row with nothing to see stays finite. */
+/** Added to hidden attention scores; finite, so that a row without visible keys stays finite. */
 export const MASKED_SCORE = -1e9;
 
 /** Positions of a batch of rows, and the positions that each may attend to. */
@@ -15,22 +15,22 @@ export interface SequenceLayout {
   readonly attentionBias?: Tensor;
   /** Positions of the queries, float32 broadcast to [rows, 1, time, 1]; 0, 1, … when absent. */
   readonly positions?: Tensor;
-  /** Tokens come without padding, which only attention puts between them; with it when absent. */
+  /** Tokens have no padding, except inside attention; padded when absent. */
   readonly packing?: PackedLayout;
   /** Dropout of the inputs of adapters; none when absent. */
   readonly dropout?: AdapterDropout;
 }
 
 /**
- * Map between tokens without padding and padded rows, in both directions. At least one token is padding, the last, and
- * at least one place: tokens and places without a counterpart point there, and no gradient comes from there.
+ * Map between tokens without padding and padded rows, in both directions. At least one token, the last, and at least
+ * one place are padding: tokens and places without a counterpart point there, and get no gradient from there.
  */
 export interface PackedLayout {
   /** int32 [rows · time]: the token at each place. */
   readonly places: Tensor;
   /** int32 [tokens]: the place of each token. */
   readonly tokens: Tensor;
-  /** Places may have tokens in common; their gradients add up. No two have when absent. */
+  /** Places may share tokens, and their gradients add up; no two share one when absent. */
   readonly shared?: boolean;
 }
 
@@ -45,8 +45,8 @@ export function collect(g: GraphBuilder, x: Tensor, { places, tokens, shared }: 
 }
 
 /**
- * Rows that start at position 0 and are padded on the right: causal attention alone keeps real tokens from seeing the
- * padding, so there is nothing to mask.
+ * Rows that start at position 0 and are padded on the right: causal attention by itself keeps real tokens from seeing
+ * the padding, so there is nothing to mask.
  */
 export function rightPadded(
   g: GraphBuilder,
@@ -77,18 +77,18 @@ export function paddedAnywhere(
 }
 
 /**
- * Positions with wanted final states, of rows that start at position 0 and are padded on the right: `count` of every
- * row, with angles [rows, count, ropeWidth] and a bias that hides what comes after each, [rows, 1, count, time].
+ * Requested positions of rows that start at position 0 and are padded on the right: `count` of every row, with angles
+ * [rows, count, ropeWidth] and a bias that hides later positions, [rows, 1, count, time].
  */
 export interface SelectedPositions extends SequenceLayout {
-  /** int32, indices of the selected tokens among all: [rows · count], or without padding as many as there are. */
+  /** int32, indices of the selected tokens among all: [rows · count], or fewer without padding. */
   readonly tokens: Tensor;
   /** Set where rows are packed, int32 [tokens of all]: index of each among the selected, the last of which is padding. */
   readonly inverse?: Tensor;
 }
 
 /**
- * Selects positions of every row; which ones is an input, so that one program serves all batches of a shape.
+ * Selects positions of every row; they are an input, so one program serves all batches of a shape.
  * @param positions int32 [rows, count], each from 0 to time − 1
  */
 export function selectPositions(
@@ -114,7 +114,7 @@ export function selectPositions(
 }
 
 /**
- * Added to scores so that a query sees only the last `window` positions up to its own; undefined where that hides nothing.
+ * Bias that lets a query see only the last `window` positions up to its own; undefined where that hides nothing.
  * @param positions of the queries, float32 broadcast to [rows, 1, queries, 1]; 0, 1, … when undefined
  * @param keys at positions 0, 1, …
  */
@@ -135,7 +135,7 @@ export function windowBias(
   return g.where(g.less(positions, g.constant(last, [1, 1, 1, keys])), 0, g.constant(MASKED_SCORE));
 }
 
-/** The sum of what is added to scores, of which any may be absent. */
+/** The sum of biases, any of which may be absent. */
 export function joinBiases(g: GraphBuilder, ...biases: readonly (Tensor | undefined)[]): Tensor | undefined {
   const there = biases.filter(bias => bias !== undefined);
   return there.length === 0 ? undefined : there.reduce((sum, bias) => g.add(sum, bias));

@@ -15,7 +15,7 @@ export interface PrefixCache {
  * A sequence that others continue, padded on the right.
  * @param ids int32 [prefix]
  * @param last int32 [1], index of its last token
- * @returns what continuations attend to, and the final hidden state of the last token [1, hiddenSize]
+ * @returns keys and values for continuations, and the final hidden state of the last token [1, hiddenSize]
  */
 export function decodePrefix(
   g: GraphBuilder,
@@ -93,7 +93,7 @@ function windowOf({ attentionLayers }: DecoderConfig, layer: number): number | n
   return attentionLayers?.[layer].window ?? null;
 }
 
-/** [1, 1, time, prefix + time]: hides what is before the window of each position after the prefix. */
+/** [1, 1, time, prefix + time]: hides positions before the window of each position after the prefix. */
 function continuedWindow(
   g: GraphBuilder,
   window: number | null,

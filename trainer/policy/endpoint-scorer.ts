@@ -7,11 +7,11 @@ export interface ScorerSettings {
   /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
   readonly url: string;
   readonly model: string;
-  /** Sent as bearer token; absent for endpoints that want none. */
+  /** Sent as bearer token; absent for endpoints that need none. */
   readonly apiKey?: string;
   /** Requests in flight at once. */
   readonly concurrency: number;
-  /** Attempts at a request that fails in a way that may pass. */
+  /** Attempts at a request after errors that may be temporary. */
   readonly attempts: number;
   /** For one request. */
   readonly timeoutMs: number;

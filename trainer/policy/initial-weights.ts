@@ -13,7 +13,7 @@ import { readBase, readTrained } from './checkpoint/checkpoint.ts';
 import type { ModelFolders } from './checkpoint/model-folder.ts';
 import type { LocalPolicyOptions, ModelState } from './options.ts';
 
-/** Weights that a policy begins with. */
+/** Initial weights of a policy. */
 export interface InitialWeights {
   /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: ParameterStore | null;
@@ -43,7 +43,7 @@ export async function loadWeights(
   return { base, norms, weights };
 }
 
-/** Weights copied by name from a model in memory, fresh where it has none; what stays as it is, is shared. */
+/** Weights copied by name from a model in memory, fresh where it has none; frozen ones are shared. */
 export function takenWeights(
   config: DecoderConfig,
   { base, weights: given }: ModelState,

@@ -51,9 +51,9 @@ export type { LocalPolicyOptions } from './options.ts';
 export class LocalPolicy implements TrainedPolicy {
   readonly config: DecoderConfig;
   readonly maxSequenceLength: number;
-  /** Number of weights, the value head's and adapters' included. */
+  /** Number of weights, including value head and adapters. */
   readonly parameterCount: number;
-  /** Number of those that are learned: all, or with adapters these and the value head. */
+  /** Number of learned weights: all, or those of adapters and value head. */
   readonly trainedCount: number;
   readonly #options: LocalPolicyOptions;
   readonly #state: PolicyState;
@@ -62,9 +62,9 @@ export class LocalPolicy implements TrainedPolicy {
   /** Updates, scores, saves and loads run one after the other. */
   readonly #queue = new SerialQueue();
   #closed = false;
-  /** Those who want nothing to be sampled now. */
+  /** Number of callers that suspend sampling. */
   #holders = 0;
-  /** Gradients since the last step: whether there are some, and why they cannot be used. */
+  /** Accumulated gradients since the last step: whether there are any, and why they cannot be used. */
   #added: { readonly any: boolean; readonly fault?: Error } = { any: false };
 
   private constructor(parts: PolicyParts, pool: WorkerPool) {
@@ -94,7 +94,7 @@ export class LocalPolicy implements TrainedPolicy {
     return this.#state.version;
   }
 
-  /** Runtime and devices, for people. */
+  /** Readable name of runtime and devices. */
   get description(): string {
     const where = this.#pool.description;
     const { lora, quantization, blocks } = this.config;
@@ -120,7 +120,10 @@ export class LocalPolicy implements TrainedPolicy {
     if (!this.#closed) this.#pool.release(sequenceId);
   }
 
-  /** A sequence that may continue later: it keeps its cache while there is room, and new ones are dealt out without it. */
+  /**
+   * Marks a sequence that may continue later: it keeps its cache while there is room, and does not count when new ones
+   * are assigned.
+   */
   park(sequenceId: number): void {
     if (!this.#closed) this.#pool.park(sequenceId);
   }
@@ -130,8 +133,8 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Scores as a reference policy that shares the base: with the adapters of {@link loadReference}, or none before. Without
-   * values.
+   * Scores as a reference policy that shares the base: with the adapters of {@link loadReference}, or without any
+   * before that. No values.
    * @throws RangeError where the policy has no adapters
    */
   scoreReference(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
@@ -172,10 +175,10 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * One optimizer step. With float16 products, a step with a gradient that overflows is skipped: the loss is scaled less from
-   * then on, and `actor/step_skipped` is 1.
-   * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights are
-   * then as they were.
+   * One optimizer step. With float16 products, a step with a gradient that overflows is skipped: the loss scale is
+   * lowered, and `actor/step_skipped` is 1.
+   * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights
+   * then stay unchanged.
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     this.#assertLearns();
@@ -193,9 +196,10 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Adds the gradient of a loss that is a sum over tokens, until {@link step} uses what was added.
-   * @returns log p at each token of the loss mask, of its target where the sequence has targets; 0 elsewhere
-   * @throws RangeError for sequences or settings that do not fit: nothing was added. After another error the next step is refused.
+   * Adds the gradient of a loss that is a sum over tokens, until {@link step} uses the sum.
+   * @returns log p at each token of the loss mask, or of its target where the sequence has targets; 0 elsewhere
+   * @throws RangeError for sequences or settings that do not fit: nothing was added. After another error the next step
+   * is rejected.
    */
   async addGradient(
     sequences: readonly TrainingSequence[],
@@ -218,10 +222,10 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * One optimizer step on what {@link addGradient} added since the last one, a gradient of 0 where that is nothing. It is used up
-   * even where the step is refused.
+   * One optimizer step with the gradients that {@link addGradient} added since the last one, or a gradient of 0 without
+   * any. A rejected step discards them too.
    * @returns the gradient's norm before clipping
-   * @throws Error when a gradient could not be added or is not finite: the weights are then as they were
+   * @throws Error when a gradient could not be added or is not finite: the weights then stay unchanged
    */
   async step(optimizer: OptimizerSettings): Promise<number> {
     this.#assertLearns();
@@ -243,7 +247,7 @@ export class LocalPolicy implements TrainedPolicy {
     });
   }
 
-  /** Drops what {@link addGradient} added since the last step. */
+  /** Discards the gradients that {@link addGradient} added since the last step. */
   async dropGradients(): Promise<void> {
     await this.#queue.run(async () => {
       this.#added = { any: false };
@@ -289,7 +293,7 @@ export class LocalPolicy implements TrainedPolicy {
     }
   }
 
-  /** Forgets the optimizer's moments and its count of steps, and resets the loss scale; weights stay. */
+  /** Resets the optimizer's moments, its count of steps and the loss scale; weights stay. */
   async resetOptimizer(): Promise<void> {
     this.#assertOpen();
     await this.#queue.run(async () => this.#state.resetOptimizer());
@@ -297,7 +301,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   /**
    * Writes weights, config, optimizer state and the given files in the Hugging Face layout.
-   * @param dtype of the weights; with bfloat16 a policy that loads them continues from rounded ones
+   * @param dtype of the weights; with bfloat16 a policy that loads them continues from rounded weights
    */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
     this.#assertOpen();
@@ -308,9 +312,9 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Averages the weights from now on, after every optimizer step: beginning with what they are, or with the average in a
-   * folder that {@link save} wrote.
-   * @param decay share of the average that a step leaves, from 0 to below 1
+   * Averages the weights after every optimizer step from now on, beginning with their present values, or with the
+   * average in a folder that {@link save} wrote.
+   * @param decay weight of the earlier average in a step, from 0 to below 1
    * @throws Error when the folder holds no average
    */
   async averageWeights(decay: number, folder?: string): Promise<void> {
@@ -322,7 +326,7 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Does the work with the average in place of the weights: what is sampled, scored and saved meanwhile is the average's.
+   * Does the work with the average in place of the weights: it is sampled, scored and saved meanwhile.
    * @throws Error where weights are not averaged
    */
   async withAverage<T>(work: () => Promise<T>): Promise<T> {
@@ -346,7 +350,7 @@ export class LocalPolicy implements TrainedPolicy {
     });
   }
 
-  /** Writes weights, config and the given files for others to generate with: without optimizer state and value head. */
+  /** Writes weights, config and the given files for engines that generate: without optimizer state and value head. */
   async publish(folder: string): Promise<void> {
     this.#assertOpen();
     await this.#queue.run(async () => {
@@ -355,7 +359,7 @@ export class LocalPolicy implements TrainedPolicy {
     });
   }
 
-  /** The model as it is now, not a copy: for a policy that begins as this one. */
+  /** The present model, not a copy: for a policy that begins with it. */
   async weightsNow(): Promise<ModelState> {
     this.#assertOpen();
     await this.#queue.run(() => this.#pool.all({ kind: 'download' }));
@@ -372,8 +376,8 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Takes weights and optimizer state from a folder, as {@link save} wrote them; without optimizer state learning
-   * starts afresh. Open sequences continue under the new weights.
+   * Loads weights and optimizer state that {@link save} wrote; without optimizer state the optimizer starts fresh. Open
+   * sequences continue under the new weights.
    * @throws RangeError when the folder's model has another shape
    */
   async load(folder: string): Promise<void> {
@@ -390,7 +394,8 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Takes the learned weights of a policy of the same shape, such as an older version of it; open sequences continue under them.
+   * Takes the learned weights of a policy of the same shape, such as an older version; open sequences continue under
+   * them.
    * @param flat from {@link copyWeights}
    */
   async takeWeights(flat: Float32Array): Promise<void> {
@@ -406,7 +411,7 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * Takes the adapters in a folder for the reference policy.
+   * Loads the adapters in a folder for the reference policy.
    * @throws RangeError where the policy has no adapters, or others
    */
   async loadReference(folder: string): Promise<void> {
@@ -418,14 +423,14 @@ export class LocalPolicy implements TrainedPolicy {
     });
   }
 
-  /** Ends the workers; what is still pending is rejected. */
+  /** Ends the workers; pending calls are rejected. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
     await this.#pool.close();
   }
 
-  /** Lets the workers generate again, under what the weights are now. */
+  /** Lets the workers generate again, under the present weights. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
     const task = { kind: 'resume', version: this.version, weightsReplaced } as const;

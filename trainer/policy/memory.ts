@@ -5,20 +5,20 @@ const GIBIBYTE = 2 ** 30;
 
 /** Numbers of weights of a policy. */
 export interface WeightCounts {
-  /** Those that are learned. */
+  /** Learned weights. */
   readonly trained: number;
-  /** Those that stay as they are next to adapters. */
+  /** Frozen weights next to adapters. */
   readonly frozen: number;
 }
 
-/** Bytes of memory that this process can have: the machine's, or what its container is allowed. */
+/** Bytes of memory available to this process: the machine's, or the limit of its container. */
 export function machineMemory(): number {
   const allowed = process.constrainedMemory();
   return allowed > 0 ? Math.min(totalmem(), allowed) : totalmem();
 }
 
 /**
- * What a policy has to keep in memory for certain, before any cache or activation.
+ * Rejects a policy that needs more memory for weights and learning than there is, before any cache or activation.
  * @param available bytes of memory
  * @throws RangeError with the sizes and what to change, when it cannot fit
  */
@@ -40,7 +40,8 @@ export function refuseWhatCannotFit(
 }
 
 /**
- * What a policy has to keep on a GPU for certain, before any activation. WebGPU does not say how much memory there is.
+ * Rejects a policy that needs more GPU memory than there is, before any activation. WebGPU does not report the size of
+ * the memory.
  * @param cache bytes of keys and values of all sequences that may have some at once
  * @param available bytes of memory
  * @throws RangeError with the sizes and what to change, when it cannot fit
@@ -64,7 +65,7 @@ export function refuseWhatNoGpuHolds(
 }
 
 /**
- * Gradients that are kept to be compared with each other.
+ * Rejects gradients that do not fit in memory together for a comparison.
  * @param available bytes of memory
  * @throws RangeError with the size and what to change, when they cannot fit
  */

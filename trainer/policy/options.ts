@@ -26,23 +26,23 @@ export interface ModelState {
 /** Options of a local policy. */
 export interface LocalPolicyOptions {
   /**
-   * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or another
-   * policy's model, of which it shares what stays as it is and copies what is learned.
+   * A config to start from scratch; a folder in the Hugging Face layout: a whole model, or an adapter in PEFT's; or
+   * another policy's model, with its frozen weights shared and its learned ones copied.
    */
   readonly model: DecoderConfig | string | ModelState;
-  /** Folder of the base where `model` is an adapter; where its config says, when absent. */
+  /** Folder of the base where `model` is an adapter; the one in its config when absent. */
   readonly base?: string;
-  /** Adapters to learn next to the model, which then stays as it is; an adapter's folder brings its own. */
+  /** Adapters to learn next to the model, which then is frozen; an adapter's folder has its own. */
   readonly lora?: LoraConfig;
-  /** Share of what adapters read that becomes 0 while they learn; none when absent. Scores and samples have none. */
+  /** Share of the adapters' inputs that becomes 0 during learning; none when absent. Scores and samples have none. */
   readonly loraDropout?: number;
-  /** Storage of the linear weights under adapters; float32 when absent. They are computed with in float32. */
+  /** Storage of the linear weights under adapters; float32 when absent. Arithmetic is in float32. */
   readonly quantization?: Quantization;
   /** Memory and arithmetic of the frozen weights of a GGUF file; `auto` when absent. */
   readonly basePrecision?: BasePrecision;
   /** Seeds fresh weights. */
   readonly seed: number;
-  /** Threads that share the sequences; the machine's cores when absent. A GPU is driven by one, regardless of this number. */
+  /** Threads that share the sequences; the machine's cores when absent. A GPU always has one. */
   readonly workers?: number;
   /** Threads of one worker's matrix products; 1 when absent. More workers are faster than more threads for small models. */
   readonly threads?: number;
@@ -50,29 +50,29 @@ export interface LocalPolicyOptions {
   readonly runtime?: RuntimeChoice;
   /** Type of the factors of products; `float32` when absent. `float16` takes a GPU that has it. */
   readonly precision?: Precision;
-  /** Bytes that the GPU has, for WebGPU does not say; unchecked when absent. */
+  /** Bytes of GPU memory, which WebGPU does not report; unchecked when absent. */
   readonly gpuMemory?: number;
   /** Scaling of the loss with float16 products. */
   readonly lossScale?: LossScaleSettings;
-  /** Adds a scalar head on the trunk, 0 at first unless the folder has one. */
+  /** Adds a scalar head on the trunk, initially 0 unless the folder has one. */
   readonly valueHead: boolean;
-  /** Only generates and scores: there is no memory for gradients and moments, and an update is refused. */
+  /** Only generates and scores: no memory for gradients and moments is allocated, and an update is rejected. */
   readonly generationOnly?: boolean;
-  /** Estimates values and predicts no tokens: it has no output layer, and its loss is the value term alone. */
+  /** Estimates values and predicts no tokens: it has no output layer, and its loss is only the value term. */
   readonly critic?: boolean;
   /** Longest sequence, prompts and responses together; the model's maximum when absent. */
   readonly maxSequenceLength?: number;
-  /** Sequences that keep their cache at once; others are computed again when they continue. */
+  /** Sequences that keep their cache at once; others are recomputed when they continue. */
   readonly maxOpenSequences?: number;
   /** Grammars that constrained requests may name. */
   readonly grammars?: Grammars;
   /** After an update, sequences continue from the cache of older weights instead of computing it again. */
   readonly keepStaleCache?: boolean;
-  /** Tokens that go through the model at once while it learns or scores, padding included. */
+  /** Most tokens of a pass during learning or scoring, padding included. */
   readonly tokenBudget?: number;
-  /** Learns and scores sequences of unequal length without padding them; so when absent. What comes out is the same. */
+  /** Learns and scores sequences of unequal length without padding; true when absent. The results are the same. */
   readonly packing?: boolean;
-  /** Gradient checkpointing: while it learns, computes each layer again in the backward pass instead of keeping its activations. */
+  /** Gradient checkpointing: recomputes each layer in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
   /** Written next to the weights: a tokenizer's files by name. */
   readonly files?: { readonly [name: string]: string };
@@ -83,7 +83,7 @@ export function openSequences({ maxOpenSequences = DEFAULT_OPEN_SEQUENCES }: Loc
   return maxOpenSequences;
 }
 
-/** @throws RangeError for a number that cannot be one of workers */
+/** @throws RangeError for an invalid number of workers */
 export function workerCount({ workers }: LocalPolicyOptions, runtime: RuntimeKind): number {
   const count = runtime === 'webgpu' ? 1 : (workers ?? availableParallelism());
   if (Number.isInteger(count) && count >= 1) return count;

@@ -26,7 +26,7 @@ import { type LocalPolicyOptions, type ModelState, openSequences, workerCount } 
 const DOUBLE_BYTES = 8;
 const FLOAT_BYTES = 4;
 
-/** Everything a policy is made of before its threads run. */
+/** Parts of a policy before its threads start. */
 export interface PolicyParts extends InitialWeights {
   readonly options: LocalPolicyOptions;
   readonly config: DecoderConfig;
@@ -34,7 +34,7 @@ export interface PolicyParts extends InitialWeights {
   readonly maxSequenceLength: number;
   /** Folders of the model; null from scratch. */
   readonly place: ModelFolders | null;
-  /** Adapters that a reference is made of; null without adapters. */
+  /** Adapters of a reference; null without adapters. */
   readonly reference: ParameterStore | null;
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -123,7 +123,7 @@ async function givenModel({ model, base }: LocalPolicyOptions): Promise<{
   return { config: model, place: null, state: null };
 }
 
-/** @throws RangeError when the folder's adapter is another than the one asked for */
+/** @throws RangeError when the folder's adapter differs from the requested one */
 async function adaptedConfig(
   config: DecoderConfig,
   place: ModelFolders | null,
@@ -143,7 +143,7 @@ async function adaptedConfig(
 
 /**
  * Storage of frozen weights of a GGUF file; undefined for float32.
- * @throws RangeError where they are asked for in blocks and cannot be
+ * @throws RangeError where blocks are requested but impossible
  */
 async function keptBlocks(
   { basePrecision = 'auto', generationOnly = false, quantization }: LocalPolicyOptions,

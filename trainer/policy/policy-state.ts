@@ -7,7 +7,7 @@ import { WeightAverage } from './learning/weight-average.ts';
 import type { ModelState } from './options.ts';
 import type { PolicyParts } from './parts.ts';
 
-/** State of a local policy that changes as it learns, read from and written to folders while nobody else uses it. */
+/** Changing state of a local policy, read from and written to folders while nothing else uses it. */
 export class PolicyState {
   readonly #parts: PolicyParts;
   /** Null where products are float32. */
@@ -52,13 +52,13 @@ export class PolicyState {
     return { config, folders: place, base, weights };
   }
 
-  /** The optimizer took a step. */
+  /** Notes a step of the optimizer. */
   stepped(): void {
     this.#step++;
     this.#version++;
   }
 
-  /** Forgets the moments and the count of steps, and resets the loss scale. */
+  /** Resets the moments, the count of steps and the loss scale. */
   resetOptimizer(): void {
     for (const store of [this.#parts.first, this.#parts.second]) {
       store.flat.fill(0);
@@ -75,7 +75,7 @@ export class PolicyState {
     this.#average = average;
   }
 
-  /** Writes everything; the weights are to be in memory. */
+  /** Writes everything; the weights must be in memory. */
   async save(folder: string, dtype: WeightDtype | undefined): Promise<void> {
     const { options, config, place, weights, first, second } = this.#parts;
     const base = place?.base ?? null;
@@ -98,14 +98,14 @@ export class PolicyState {
     await this.#average.save(folder, { config, base, files });
   }
 
-  /** Writes the model alone; the weights are to be in memory. */
+  /** Writes only the model; the weights must be in memory. */
   async publish(folder: string): Promise<void> {
     const { options, config, place, weights } = this.#parts;
     const { loraDropout, files = {} } = options;
     await saveModel(folder, { config, base: place?.base ?? null, loraDropout, weights, files });
   }
 
-  /** Takes everything from a folder of the same model; without optimizer state learning starts afresh. */
+  /** Loads everything from a folder of the same model; without optimizer state the optimizer starts fresh. */
   async load(folder: string): Promise<void> {
     const { options, config, weights, first, second } = this.#parts;
     const adapter = config.lora === undefined ? null : folder;
@@ -117,7 +117,7 @@ export class PolicyState {
     for (const store of [weights, first, second]) store.touch();
   }
 
-  /** Takes learned weights of the same shape, and with them a new version. */
+  /** Takes learned weights of the same shape; the version grows. */
   take(flat: Float32Array): void {
     const { weights } = this.#parts;
     weights.flat.set(flat);
@@ -125,7 +125,7 @@ export class PolicyState {
     this.#version++;
   }
 
-  /** Takes the adapters in a folder of the same model for the reference, which there is. */
+  /** Loads the adapters in a folder of the same model for the reference, which must exist. */
   async loadReference(folder: string): Promise<void> {
     const reference = this.#parts.reference!;
     await readAdapterWeights(folder, this.#parts.config, reference);

@@ -7,8 +7,8 @@ import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import type { ModelState } from './options.ts';
 
 /**
- * What a policy is to the rest of the trainer: something that continues token sequences, scores them,
- * learns from them and can be saved. Local policies (ONNX, WebGPU) and remote ones implement it.
+ * The trainer's interface of a policy: it continues token sequences, scores them, learns from them and can be saved.
+ * Local policies (ONNX, WebGPU) and remote ones implement it.
  */
 export interface Policy {
   /** Counts weight updates; every generated token carries the version it was sampled under. */
@@ -18,9 +18,9 @@ export interface Policy {
   readonly maxSequenceLength: number;
 
   /**
-   * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched; the
-   * KV cache of a sequence stays until {@link release}, so that a turn costs only its own tokens. An evicted
-   * cache is recomputed: callers need not know.
+   * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched. The KV cache of a
+   * sequence stays until {@link release}, so a turn only costs its own tokens. An evicted cache is recomputed without
+   * notice.
    */
   generate(request: GenerateRequest): Promise<Generation>;
 
@@ -46,8 +46,8 @@ export interface Policy {
   update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics>;
 
   /**
-   * The gradients of the loss's components over each batch, as if it were the whole optimizer step, and their inner products.
-   * Weights, optimizer and what is sampled stay as they are.
+   * The gradients of the loss's components over each batch, as if it were the whole optimizer step, and their inner
+   * products. Weights, optimizer and sampling stay unchanged.
    */
   decomposeGradients(
     batches: readonly UpdateBatch[],
@@ -55,12 +55,12 @@ export interface Policy {
   ): Promise<GradientDecomposition>;
 
   /**
-   * Does the work while nothing is sampled: several updates then change the weights only once for those who are in the
-   * middle of a response. Waiting requests continue afterwards.
+   * Does the work while sampling is suspended: unfinished responses then see several updates as one change of the
+   * weights. Waiting requests continue afterwards.
    */
   holdingGeneration<T>(work: () => Promise<T>): Promise<T>;
 
-  /** Does the work with the moving average of the weights in their place; absent where a policy keeps none. */
+  /** Does the work with the moving average in place of the weights; absent where a policy keeps none. */
   withAverage?<T>(work: () => Promise<T>): Promise<T>;
 
   /** Writes weights, config and tokenizer in the Hugging Face layout, and the optimizer state. Weights are float32 by default. */
@@ -69,39 +69,39 @@ export interface Policy {
   close(): Promise<void>;
 }
 
-/** A policy that a run trains. What only some policies can do is absent in others. */
+/** A policy that a run trains. Optional methods are absent where a policy does not support them. */
 export interface TrainedPolicy extends Policy {
-  /** Runtime and devices, for people. */
+  /** Readable name of runtime and devices. */
   readonly description: string;
-  /** Weights that a token goes through; 0 where the model is on a server that does not say. */
+  /** Number of weights; 0 where the model is on a server that does not report it. */
   readonly parameterCount: number;
   /** Shape of a model that is computed here; absent where a server computes it. */
   readonly config?: DecoderConfig;
-  /** An update may be submitted before the one before has ended; they are applied in order. */
+  /** An update may be submitted before the previous one has ended; they are applied in order. */
   readonly pipelined?: boolean;
-  /** Present where weights that were not trained last may be sampled from: samples are then compared with scores. */
+  /** Present where samples may come from older weights than the trained ones: samples are then compared with scores. */
   readonly sampler?: PolicySampler;
 
   /** @param watch called with each token soon after it is sampled, or with all of them at the end */
   generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
-  /** Forgets the optimizer's moments and its count of steps; weights stay. */
+  /** Resets the optimizer's moments and its count of steps; weights stay. */
   resetOptimizer(): Promise<void>;
   /** Averages the weights from now on, or continues the average in a folder. */
   averageWeights?(decay: number, folder?: string): Promise<void>;
   /** Writes weights, config and tokenizer for engines that generate. */
   publish?(folder: string): Promise<void>;
-  /** The model as it is now, not a copy: for a policy that begins as this one. */
+  /** The present model, not a copy: for a policy that begins with it. */
   weightsNow?(): Promise<ModelState>;
   /** Scores as a reference policy that shares the base, with the adapters of {@link loadReference}. */
   scoreReference?(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
   loadReference?(folder: string): Promise<void>;
 }
 
-/** The copies of the weights that a policy samples from, where these are not the weights that learn. */
+/** Copies of the weights for sampling, where these are not the learning weights. */
 export interface PolicySampler {
   /** Versions of the weights that were sampled from, the present one last. */
   readonly published: readonly number[];
-  /** Samples from the weights as they are now, from the next request on. */
+  /** Samples from the present weights, from the next request on. */
   publish(): Promise<void>;
   /** Metrics since the last call. */
   takeMetrics(): Readonly<Record<string, number>>;
@@ -109,7 +109,7 @@ export interface PolicySampler {
 
 export interface ScoreRequest {
   readonly tokenIds: Int32Array;
-  /** 1 where the token is to be scored; position 0 can never be. */
+  /** 1 on tokens to score; position 0 is always 0. */
   readonly lossMask: Uint8Array;
   /** Tokens to score at each place instead of `tokenIds`, which the model still reads. */
   readonly targets?: Int32Array;
@@ -136,7 +136,7 @@ export interface ScoreSettings {
 export interface Score {
   readonly logProbs: Float32Array;
   readonly entropies: Float32Array;
-  /** Σ π² over the vocabulary, where it was asked for. */
+  /** Σ π² over the vocabulary, if requested. */
   readonly squares?: Float32Array;
   readonly values?: Float32Array;
 }
@@ -145,16 +145,16 @@ export interface UpdateBatch {
   readonly sequences: readonly TrainingSequence[];
 }
 
-/** Gradients by what they come from; the vectors themselves stay with the policy. */
+/** Gradients by source; the vectors themselves stay with the policy. */
 export interface GradientDecomposition {
   /** Gradients of the components with a coefficient above 0, for each batch; batch after batch. */
   readonly gradients: readonly ComponentGradient[];
-  /** ⟨g_i, g_j⟩ of all gradients, row-major; 0 between the task and a regularizer, which nobody asks for. */
+  /** ⟨g_i, g_j⟩ of all gradients, row-major; 0 between the task and a regularizer, which is not needed. */
   readonly products: Float64Array;
 }
 
 interface ComponentGradient {
-  /** Which of the batches. */
+  /** Index of the batch. */
   readonly batch: number;
   readonly component: LossComponent;
   /** This component of the loss, its coefficient included. */

@@ -5,14 +5,13 @@ import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
 import { storedWeight, weightProduct } from '../quantized.ts';
 import { hasAdapter, type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
 
-/*
- * Weight-decomposed adapters (DoRA; Liu et al., 2024): y = m ∘ (x·Vᵀ) / ‖V‖ with V = W + scale · B·A, a learned magnitude m
- * [out] and ‖V‖ [out] of V's rows, through which no gradient flows, as PEFT has it.
- *
- * ‖V‖² = ‖W‖² + rows of B ∘ (2 scale · W·Aᵀ + scale² · B·A·Aᵀ): with ‖W‖² known, V is never made, and W may be quantized.
+/**
+ * Weight-decomposed adapters (DoRA; Liu et al., 2024): y = m ∘ (x·Vᵀ) / ‖V‖ with V = W + scale · B·A, a learned
+ * magnitude m [out] and the norms ‖V‖ [out] of V's rows, without gradient, as in PEFT. ‖V‖² = ‖W‖² + rows of B ∘ (2
+ * scale · W·Aᵀ + scale² · B·A·Aᵀ): with ‖W‖² known, V is never computed, and W may be quantized.
  */
 
-/** Least square of a norm: rows of zeros stay finite. */
+/** Smallest squared norm, which keeps rows of zeros finite. */
 const LEAST_SQUARE = 1e-30;
 
 /** Name of the squared norms [out] of a frozen linear layer's rows. */
@@ -21,8 +20,8 @@ function squaredNormsName(linear: string): string {
 }
 
 /**
- * Squared norms of the rows of all weights that DoRA adapts, as they are stored; null where nothing is adapted so.
- * @param base what stays as it is next to the adapters
+ * Squared norms of the rows of all weights that DoRA adapts, as stored; null without DoRA.
+ * @param base frozen weights next to the adapters
  */
 export function squaredNorms(config: DecoderConfig, base: ParameterStore | null): ParameterStore | null {
   if (!config.lora?.dora || base === null) return null;
@@ -43,7 +42,7 @@ export function squaredNorms(config: DecoderConfig, base: ParameterStore | null)
   return store;
 }
 
-/** Sets magnitudes to the norms of the weights, with which a fresh adapter changes nothing. */
+/** Sets magnitudes to the norms of the weights, so a fresh adapter changes nothing. */
 export function startMagnitudes(
   config: DecoderConfig,
   norms: ParameterStore,
@@ -85,7 +84,7 @@ export function outputFactors(
   }
 }
 
-/** m / ‖V‖ [out]: the factor on what a linear layer and its adapter give together, before the bias. */
+/** m / ‖V‖ [out]: the factor on the sum of a linear layer and its adapter, before the bias. */
 export function doraFactor(
   g: GraphBuilder,
   lora: LoraConfig,
@@ -114,7 +113,7 @@ export function scaleRows(merged: Float32Array, magnitudes: Float32Array): Float
   return merged;
 }
 
-/** A linear layer that has an adapter, and the shape [outputs, inputs] of its weight. */
+/** A linear layer with an adapter, and the shape [outputs, inputs] of its weight. */
 export interface AdaptedWeight {
   readonly linear: string;
   readonly shape: ParameterSpec['shape'];

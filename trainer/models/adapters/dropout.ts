@@ -2,20 +2,20 @@ import { crc32 } from 'node:zlib';
 import { Random } from '../../../shared/random.ts';
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 
-/*
- * Dropout of what adapters read while they learn. Masks are computed in the graph from two numbers of each row, which are an
- * input, and two of each column, which follow from the layer's name, in whole numbers that float32 has exactly: every
- * runtime computes the same mask, and computes it again in the backward pass where it recomputes.
+/**
+ * Dropout of the adapters' inputs during learning. The graph computes masks from two numbers of each row, which are an
+ * input, and two of each column, which follow from the layer's name. All are whole numbers that float32 represents
+ * exactly, so every runtime computes the same mask, and recomputes it in the backward pass if needed.
  */
 
-/** Masks are numbers modulo this prime: a probability is a multiple of 1 / 509. */
+/** Masks are numbers modulo this prime, so a probability is a multiple of 1 / 509. */
 const PRIME = 509;
-/** A probability below is none of them. */
+/** A lower probability gives no dropout. */
 export const LEAST_DROPOUT = 1 / PRIME;
-/** The numbers of a row. */
+/** Numbers for each row. */
 const ROW_NUMBERS = 2;
 
-/** Dropout of a batch that is learned from. */
+/** Dropout of a training batch. */
 export interface AdapterDropout {
   /** Share of elements that become 0; the others are scaled up. */
   readonly probability: number;
@@ -38,7 +38,7 @@ export function fillDropoutRows(rows: Float32Array | Int32Array, ...seed: readon
 }
 
 /**
- * What an adapter reads of a linear layer's input.
+ * An adapter's input after dropout.
  * @param x [n, inputs] with n at most the number of tokens
  */
 export function dropOut(
@@ -57,7 +57,10 @@ export function dropOut(
   return g.mul(x, g.where(g.less(mask, dropped - 0.5), g.constant(0), PRIME / (PRIME - dropped)));
 }
 
-/** Remainder of whole numbers from 0 to 2²⁰. Half a unit keeps quotients off whole numbers, where rounding could cross one. */
+/**
+ * Remainder of whole numbers from 0 to 2²⁰. Adding a half keeps quotients away from whole numbers, where rounding could
+ * cross one.
+ */
 function modulo(g: GraphBuilder, x: Tensor): Tensor {
   const quotients = g.cast(g.cast(g.mul(g.add(x, 0.5), 1 / PRIME), 'int32'), 'float32');
   return g.sub(x, g.mul(quotients, PRIME));

@@ -1,4 +1,4 @@
-/** Linear layers of every decoder layer that can have an adapter; a family has some of them. */
+/** Linear layers of every decoder layer that can have an adapter; each family has some of them. */
 export const LORA_MODULES = [
   'q_proj',
   'k_proj',
@@ -21,7 +21,7 @@ export interface LoraConfig {
   readonly alpha: number;
   /** The scale is alpha / √rank (rsLoRA; Kalajdzievski, 2023) instead of alpha / rank. */
   readonly rankStabilized: boolean;
-  /** Learns the norms of the rows apart from their directions (DoRA), as `dora.ts` has it. */
+  /** Learns the norms of the rows separately from their directions (DoRA), see `dora.ts`. */
   readonly dora: boolean;
   readonly modules: readonly LoraModule[];
 }
@@ -31,12 +31,12 @@ export function loraScale({ rank, alpha, rankStabilized }: LoraConfig): number {
   return alpha / (rankStabilized ? Math.sqrt(rank) : rank);
 }
 
-/** Names of the two matrices of a linear layer's adapter, as PEFT has them. */
+/** PEFT's names of the two matrices of a linear layer's adapter. */
 export function loraNames(linear: string): { readonly a: string; readonly b: string } {
   return { a: `${linear}.lora_A.weight`, b: `${linear}.lora_B.weight` };
 }
 
-/** Name of the norms [out] that DoRA learns of a linear layer, as PEFT's files have it. */
+/** PEFT's name of the norms [out] that DoRA learns for a linear layer. */
 export function magnitudeName(linear: string): string {
   return `${linear}.lora_magnitude_vector`;
 }

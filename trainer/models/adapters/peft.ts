@@ -3,10 +3,10 @@ import { type DecoderConfig, ModelConfigError } from '../config.ts';
 import { parameterSpecs } from '../parameters.ts';
 import { hasAdapter, LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
 
-/** Names of weights in PEFT's files begin with this. */
+/** Prefix of weight names in PEFT's files. */
 export const PEFT_PREFIX = 'base_model.model.';
 
-/** Keys of PEFT's `adapter_config.json` that change nothing of what the adapter computes here. */
+/** Keys of PEFT's `adapter_config.json` that do not change an adapter's result here. */
 const INERT = [
   'auto_mapping',
   'base_model_name_or_path',
@@ -28,13 +28,13 @@ const READ = [
   'init_lora_weights',
   'revision',
 ];
-/** Ways to begin an adapter that leave the base as it is. */
+/** Initializations of an adapter that leave the base unchanged. */
 const PLAIN_STARTS: readonly Json[] = [true, false, 'gaussian', 'orthogonal'];
 
 /** An adapter as `adapter_config.json` describes it. */
 export interface PeftAdapter {
   readonly lora: LoraConfig;
-  /** Place of its base when it was trained: a folder, or a name on a hub. */
+  /** Location of its base during training: a folder, or a name on a hub. */
   readonly base: string | null;
   /** Branch, tag or commit of the base on a hub; null where none is named. */
   readonly revision: string | null;
@@ -105,7 +105,7 @@ export function peftConfigToJson({ lora, base, revision }: PeftAdapter, dropout 
 
 /**
  * An adapter's config, its modules in the order of {@link LORA_MODULES}.
- * @throws ModelConfigError when rank or alpha are no positive numbers, or there is no module
+ * @throws ModelConfigError when rank or alpha are not positive numbers, or there is no module
  */
 function checkedLora(lora: LoraConfig): LoraConfig {
   if (!Number.isInteger(lora.rank) || lora.rank < 1) {

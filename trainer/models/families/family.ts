@@ -2,17 +2,17 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { type DecoderConfig, type LayerAttention, ModelConfigError } from '../config.ts';
 import { positiveInteger, show } from '../json-fields.ts';
 
-/** Differences of a family of decoders from the common one. */
+/** Differences of a family from the common decoder. */
 export interface ModelFamily {
   /** `model_type` of its `config.json`. */
   readonly type: string;
   /** Its class in transformers, as `architectures` names it. */
   readonly className: string;
-  /** Defaults of keys that its `config.json` leaves out, as transformers has them. */
+  /** transformers' defaults of keys that its `config.json` leaves out. */
   readonly defaults?: JsonObject;
-  /** Keys that only this family, or not every family, reads; they are written again as they were read. */
+  /** Keys that only this family, or not every family, reads; they are written back unchanged. */
   readonly keys: readonly string[];
-  /** Keys that other families do not allow, which change nothing here or are written from the config. */
+  /** Keys that other families do not allow, but that change nothing here or are written from the config. */
   readonly ignored?: readonly string[];
   /**
    * @param json the config, with the defaults
@@ -38,7 +38,7 @@ export function windowEverywhere(layers: number, window: number | null): readonl
 /**
  * Layers of `layer_types`: those of `sliding_attention` see `sliding_window` positions.
  * @param pattern the kind of each layer where the config does not list them
- * @param slidingRope what sliding layers turn by
+ * @param slidingRope rotary settings of sliding layers
  * @returns null where no layer slides
  * @throws ModelConfigError for another kind of layer, or another number of them
  */

@@ -43,7 +43,7 @@ function gemmaFeatures(json: JsonObject): Partial<DecoderConfig> {
     outputBias: json.attention_bias === true,
     blockNorms: 'both',
     normsAddOne: true,
-    // `hidden_act` of old files says gelu and means nothing.
+    // `hidden_act` of old files says gelu and is ignored.
     activation: parseActivation('hidden_activation', json.hidden_activation ?? 'gelu_pytorch_tanh'),
     embeddingScale: Math.sqrt(positiveInteger(json, 'hidden_size')),
     attentionScale: 1 / Math.sqrt(number(json, 'query_pre_attn_scalar')),

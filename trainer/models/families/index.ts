@@ -5,7 +5,7 @@ import { qwen2, qwen3, qwen3Moe, seedOss } from './qwen.ts';
 
 export type { ModelFamily } from './family.ts';
 
-/** Every family of models, a line each. */
+/** Every family of models, one a line. */
 export const FAMILIES: readonly ModelFamily[] = [
   qwen2,
   qwen3,

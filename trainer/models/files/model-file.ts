@@ -13,7 +13,7 @@ class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
 }
 
-/** True if a path is there, links followed. A GGUF file counts as a folder with the files that it makes needless. */
+/** True if a path exists, links followed. A GGUF file counts as a folder with the files that it replaces. */
 export async function isThere(path: string): Promise<boolean> {
   if (isGgufName(dirname(path)) && (await isOrdinary(dirname(path)))) {
     return (await ggufText(path)) !== undefined;
@@ -25,8 +25,9 @@ export async function isThere(path: string): Promise<boolean> {
 }
 
 /**
- * Opens a file of a model's folder to read. The folder may be a stranger's, so the file must be an ordinary one inside it: no
- * pipe, on which reading waits forever, no device, and no link to somewhere else. Links of a hub's cache may lead to its blobs.
+ * Opens a file of a model's folder to read. The folder may be untrusted, so the file must be an ordinary one inside it:
+ * no pipe, on which reading waits forever, no device, and no link to another place. Links of a hub's cache may lead to
+ * its blobs.
  * @throws ModelFileError naming the file; Error with code ENOENT where it is missing
  */
 export async function openModelFile(path: string): Promise<FileHandle> {
@@ -84,7 +85,7 @@ function isOrdinary(path: string): Promise<boolean> {
   );
 }
 
-/** A text of a model that its GGUF file has in its metadata; the path's folder is the file. */
+/** A text file of a model from its GGUF file's metadata; the path's folder is the GGUF file. */
 async function ggufText(path: string): Promise<string | undefined> {
   const handle = await openModelFile(dirname(path));
   try {

@@ -12,9 +12,9 @@ import {
 
 export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
 
-/** Tensors are read and written in pieces of this many bytes: what is on the way takes no more memory. */
+/** Tensors are read and written in chunks of this many bytes, which limits the memory for them. */
 const PIECE_BYTES = 4 * 2 ** 20;
-/** The header's length is a 64-bit number; more than this is a broken file (the format's own limit). */
+/** The header's length is a 64-bit number; larger values mean a broken file (the format's own limit). */
 const MAX_HEADER_BYTES = 100_000_000;
 const HEADER_LENGTH_BYTES = 8;
 /** The header is padded so that data starts aligned. */
@@ -157,8 +157,8 @@ export interface TensorToWrite {
 }
 
 /**
- * Writes a safetensors file, one tensor after the other, under a temporary name that is renamed at the end: a reader
- * sees the old file or the new one, never a part.
+ * Writes a safetensors file, one tensor after the other, under a temporary name that is renamed at the end, so a reader
+ * sees the old or the new file, never a part.
  * @param type bf16 rounds to nearest even
  */
 export async function writeSafetensors(

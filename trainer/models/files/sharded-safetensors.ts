@@ -11,15 +11,14 @@ import {
 import { STORED_BYTES, type WritableType } from './stored-numbers.ts';
 
 const EXTENSION = '.safetensors';
-/** Default for the most bytes of numbers in a shard, as transformers has it. */
+/** Default number of bytes in a shard, as in transformers. */
 const DEFAULT_SHARD_BYTES = 5e9;
 const NUMBER_DIGITS = 5;
 
 /**
- * Writes tensors to `path`, or where they are more than `shardBytes` to numbered files next to it, as transformers names them;
- * with an index in both cases, by which vLLM recognizes the model's files in the folder. What an earlier save of another
- * size left under the same name is removed.
- *
+ * Writes tensors to `path`, or if they exceed `shardBytes` to numbered files next to it with transformers' names.
+ * Writes an index in both cases, by which vLLM recognizes the model's files in the folder. Removes the files of an
+ * earlier save of another size under the same name.
  * @param path ends in `.safetensors`
  */
 export async function writeShardedSafetensors(

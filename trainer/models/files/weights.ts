@@ -10,7 +10,7 @@ export type WeightsReader = SafetensorsReader | GgufWeights;
 
 /**
  * Opens a model's weights.
- * @param path its safetensors file; in a GGUF file's place of a folder, the weights of that file
+ * @param path its safetensors file; if the folder in the path is a GGUF file, the weights of that file
  * @throws SafetensorsError or GgufError for files that are missing or broken
  */
 export async function openWeights(path: string): Promise<WeightsReader> {

@@ -93,7 +93,7 @@ export const ROPE_TENSORS: Readonly<Record<string, readonly string[]>> = {
   'rope_freqs.weight': ['short_factor', 'long_factor'],
 };
 
-/** Keys behind the architecture's name that are read, or say what the tensors' shapes do. */
+/** Keys behind the architecture's name that are read, or that repeat the tensors' shapes. */
 const COMMON_KEYS = new Set([
   ...['vocab_size', 'context_length', 'embedding_length', 'block_count', 'feed_forward_length'],
   ...['attention.head_count', 'attention.head_count_kv', 'attention.layer_norm_rms_epsilon'],
@@ -102,7 +102,10 @@ const COMMON_KEYS = new Set([
   'rope.scaling.finetuned',
 ]);
 
-/** The family of a file. @throws GgufError naming those that are read */
+/**
+ * The family of a file.
+ * @throws GgufError naming the supported ones
+ */
 export function architectureOf({ path, metadata }: GgufHeader): Architecture {
   const name = metadata.get('general.architecture');
   if (typeof name === 'string' && Object.hasOwn(ARCHITECTURES, name)) return ARCHITECTURES[name];
@@ -114,7 +117,7 @@ export function architectureOf({ path, metadata }: GgufHeader): Architecture {
 /**
  * Hugging Face's `config.json` of a file.
  * @param ropeFactors numbers of {@link ROPE_TENSORS} by name
- * @throws GgufError naming a key that is missing or would compute something else
+ * @throws GgufError naming a key that is missing or would change the result
  */
 export function configOf(
   header: GgufHeader,
@@ -203,7 +206,7 @@ function numberOf({ path, metadata }: GgufHeader, key: string): number | null {
   throw new GgufError(`${path}: ${key} must be a number, the same for each layer`);
 }
 
-/** @throws GgufError for a key that this family does not have: it might compute something else */
+/** @throws GgufError for a key that this family does not have: it might change the result */
 function refuseUnknownKeys({ path, metadata }: GgufHeader, prefix: string, known: ReadonlySet<string>): void {
   if (Number(metadata.get('split.count') ?? 1) > 1) {
     throw new GgufError(`${path} is one of several files: merge them with llama-gguf-split --merge`);

@@ -16,7 +16,7 @@ type SplitBlock = (bytes: Uint8Array, at: number, parts: BlockParts, to: number)
 interface BlockCodes {
   /** Elements that share a scale. */
   readonly part: number;
-  /** Bits that a code takes when it is stored apart. */
+  /** Bits of a code when it is stored separately. */
   readonly bits: 4 | 8;
   /** The code of 0. */
   readonly zero: number;
@@ -32,7 +32,7 @@ interface BlockFormat {
   readonly codes?: BlockCodes;
 }
 
-/** Formats by ggml's type number, for errors those too that are not read. */
+/** Formats by ggml's type number, for errors also those that are not supported. */
 export const TYPE_NAMES: Readonly<Record<number, string>> = {
   ...{ 0: 'F32', 1: 'F16', 2: 'Q4_0', 3: 'Q4_1', 6: 'Q5_0', 7: 'Q5_1', 8: 'Q8_0', 9: 'Q8_1', 10: 'Q2_K' },
   ...{
@@ -122,8 +122,8 @@ const splitQ8: SplitBlock = (bytes, at, { codes, scales }, to) => {
 const inParts = (bits: 4 | 8, split: SplitBlock) => ({ part: 32, bits, zero: 0, minimums: true, split });
 
 /**
- * Storage formats that are read, by ggml's names (`ggml-quants.c`). Every product is exact in double precision and is rounded
- * once when it is stored, which gives the float32 of llama.cpp and of Python's `gguf` to the bit.
+ * Supported storage formats, by ggml's names (`ggml-quants.c`). Every product is exact in double precision and rounded
+ * once when it is stored, which gives exactly the float32 values of llama.cpp and of Python's `gguf`.
  */
 export const BLOCK_FORMATS = {
   F32: { elements: 1, bytes: STORED_BYTES.F32 },
@@ -158,7 +158,7 @@ const scratch: BlockParts = {
   minimums: new Float32Array(MAX_ELEMENTS / LEAST_PART),
 };
 
-/** Whole blocks as as many float32 as `out` has. */
+/** Decodes whole blocks into `out`. */
 export function decodeBlocks(bytes: Uint8Array, type: BlockType, out: Float32Array): void {
   if (type in STORED_BYTES) {
     decodeNumbers(bytes, type as StoredType, out);
@@ -171,7 +171,7 @@ export function decodeBlocks(bytes: Uint8Array, type: BlockType, out: Float32Arr
     split(bytes, at, scratch, 0);
     for (let p = 0, first = 0; first < format.elements; p++, first += part) {
       const scale = scales[p];
-      // Adding it changes nothing, not even a zero's sign.
+      // Adding it changes nothing, not even the sign of a zero.
       const minimum = hasMinimums ? minimums[p] : -0;
       for (let i = first; i < first + part; i++) out[to + i] = scale * (codes[i] - zero) + minimum;
     }
@@ -193,8 +193,8 @@ export interface StoredBlocks {
 }
 
 /**
- * Whole blocks as codes around the center of their bits. The numbers stay the same, but for one rounding of minimums where codes
- * of 4 bits move to their center.
+ * Whole blocks as codes around the center of their bits. The numbers stay the same, except for one rounding of minimums
+ * where codes of 4 bits move to their center.
  */
 export function storeBlocks(
   bytes: Uint8Array,

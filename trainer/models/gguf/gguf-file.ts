@@ -1,19 +1,19 @@
 import type { FileHandle } from 'node:fs/promises';
 import { BLOCK_FORMATS, type BlockType, TYPE_NAMES } from './blocks.ts';
 
-/** A GGUF file that is broken, hostile or of a kind that is not read; the message says where and what would be right. */
+/** A GGUF file that is broken, hostile or of an unsupported kind; the message says where and what would be right. */
 export class GgufError extends Error {
   override readonly name = 'GgufError';
 }
 
-/** A metadata value; numbers of lists are in typed arrays, as files have them. */
+/** A metadata value; lists of numbers are typed arrays. */
 type GgufValue = string | number | boolean | readonly string[] | ArrayLike<number>;
 
 /** A stored tensor; its bytes are [start, end) of the file. */
 export interface GgufTensor {
   readonly name: string;
   readonly type: BlockType;
-  /** Outermost dimension first, as Hugging Face has it: GGUF writes the innermost first. */
+  /** Outermost dimension first, as in Hugging Face; GGUF writes the innermost first. */
   readonly shape: readonly number[];
   readonly start: number;
   readonly end: number;
@@ -27,11 +27,11 @@ export interface GgufHeader {
 }
 
 const MAGIC = 'GGUF';
-/** Versions with 64-bit counts; the first had 32-bit ones and is gone. */
+/** Supported versions, with 64-bit counts; the first had 32-bit ones and is no longer used. */
 const VERSIONS = [2, 3];
 /** Most bytes in front of the tensors, several times those of the largest vocabulary. */
 const MAX_HEADER_BYTES = 256 * 2 ** 20;
-/** Read at first; what is longer is read again with twice as much. */
+/** Bytes of the first read; longer headers are read again with twice as many. */
 const FIRST_BYTES = 8 * 2 ** 20;
 const MAX_KEYS = 2 ** 16;
 const MAX_TENSORS = 2 ** 17;
@@ -100,7 +100,7 @@ export async function readFully(
   }
 }
 
-/** The bytes that were read end before the header does. */
+/** The header continues after the bytes read so far. */
 class EndOfBytes extends Error {}
 
 class HeaderParser {
@@ -212,7 +212,7 @@ class HeaderParser {
     const each = type === TEXT ? TEXT_LENGTH_BYTES : (NUMBER_BYTES[type] ?? 1);
     const count = this.#count('elements', Math.floor(MAX_HEADER_BYTES / each));
     if (type !== TEXT) return this.#numbers(type, count);
-    // Before a place is made for each: a count without its texts costs nothing.
+    // Checked before anything is allocated: a count without its texts costs nothing.
     if (this.#at + count * TEXT_LENGTH_BYTES > this.#bytes.length) throw new EndOfBytes(this.#part);
     return Array.from({ length: count }, () => this.#text());
   }

@@ -6,10 +6,10 @@ import { readRopeFactors } from './gguf-weights.ts';
 
 type Texts = { readonly [name: string]: string };
 
-/** The file that was read last, which is asked for one text after the other. */
+/** The file that was read last; callers request one text after the other. */
 let last: { readonly key: string; readonly texts: Promise<Texts> } | null = null;
 
-/** True if a path is named as GGUF files are. */
+/** True if a path has the name of a GGUF file. */
 export function isGgufName(path: string): boolean {
   return path.toLowerCase().endsWith('.gguf');
 }
@@ -23,7 +23,7 @@ export async function textsOfGguf(handle: FileHandle, path: string): Promise<Tex
   const key = [path, dev, ino, size, mtimeMs].join(':');
   if (last?.key !== key) last = { key, texts: readTexts(handle, path) };
   const { texts } = last;
-  // The next one to ask tries again.
+  // The next request tries again.
   texts.catch(() => (last = null));
   return texts;
 }
@@ -39,7 +39,7 @@ const CONTROL = 3;
 const USER_DEFINED = 4;
 const UNUSED = 5;
 const MAX_TOKENS = 2 ** 22;
-/** Longest token that a merge of two is looked for in; the longest of published models have about 100 characters. */
+/** Longest token that is tried as a merge of two; the longest of published models have about 100 characters. */
 const MAX_MERGED = 1024;
 
 const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
@@ -47,7 +47,10 @@ const REST = ' ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+';
 const WORDS_AND_NUMBERS = (digits: string) =>
   `${CONTRACTIONS}|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|${digits}|${REST}`;
 const [UPPER, LOWER] = ['[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]', '[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]'];
-/** Words as lower-case letters with capitals in front. @param after what may follow a word */
+/**
+ * Words as lower-case letters with capitals in front.
+ * @param after characters that may follow a word
+ */
 const CASED_WORDS = (after: string, digits: string) =>
   `[^\\r\\n\\p{L}\\p{N}]?${UPPER}*${LOWER}+${after}|[^\\r\\n\\p{L}\\p{N}]?${UPPER}+${LOWER}*${after}|${digits}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`;
 
@@ -65,7 +68,7 @@ const split = (Regex: string): JsonObject => ({
 });
 const bySplit = (pattern: string): readonly JsonObject[] => [split(pattern), bytes(false)];
 
-/** Pre-tokenizers by `tokenizer.ggml.pre`, as the models' own `tokenizer.json` has them. */
+/** Pre-tokenizers by `tokenizer.ggml.pre`, as in the models' own `tokenizer.json`. */
 const PRE_TOKENIZERS: Readonly<
   Record<string, { parts: readonly JsonObject[]; nfc?: boolean; ignoreMerges?: boolean }>
 > = {
@@ -176,7 +179,7 @@ function byteLevel(header: GgufHeader): TokenizerParts {
   };
 }
 
-/** SentencePiece's BPE: the pair with the best score of what it makes is merged first, so the scores order the merges. */
+/** SentencePiece's BPE: it first merges the pair with the best-scored result, so the scores order the merges. */
 function sentencePiece(
   header: GgufHeader,
   tokens: readonly string[],

@@ -20,7 +20,7 @@ interface Weight {
   readonly offset: number;
 }
 
-/** Weights of a GGUF file by Hugging Face name, as float32 like transformers' loader makes them. */
+/** Weights of a GGUF file by Hugging Face name, as float32 as in transformers' loader. */
 export class GgufWeights {
   readonly tensors: ReadonlyMap<string, Weight>;
   readonly #handle: FileHandle;
@@ -50,14 +50,14 @@ export class GgufWeights {
     return out;
   }
 
-  /** Storage in memory of a matrix in blocks; null where it is not in blocks, or its numbers are not those of the file. */
+  /** Storage in memory of a matrix in blocks; null where it is not in blocks, or its numbers differ from the file's. */
   storage(name: string): BlockStorage | null {
     const weight = this.tensors.get(name);
     if (weight === undefined || weight.shape.length !== 2 || weight.offset !== 0) return null;
     return storageOf(weight.tensor.type);
   }
 
-  /** Reads a matrix that {@link storage} describes, as it does. */
+  /** Reads a matrix in the form of {@link storage}. */
   async readBlocks(name: string, { codes, scales, minimums }: StoredBlocks): Promise<void> {
     const { tensor, start, shape, heads } = this.tensors.get(name)!;
     const { bits, block } = storageOf(tensor.type)!;
@@ -178,7 +178,7 @@ const MODEL_MODULES: Readonly<Record<string, string>> = {
 };
 const NAME = /^(?:blk\.(\d{1,4})\.)?(\w+)\.(weight|bias)$/;
 
-/** Weights by Hugging Face name. An unknown tensor keeps its name, and is refused where the model's weights are checked. */
+/** Weights by Hugging Face name. An unknown tensor keeps its name, and the check of the model's weights rejects it. */
 function weightsOf(header: GgufHeader): Map<string, Weight> {
   const { permuted, normsPlusOne, normsOnBothSides, fused } = architectureOf(header);
   const number = (key: string) =>

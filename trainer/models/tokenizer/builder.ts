@@ -90,7 +90,7 @@ export function buildByteTokenizer(words: Iterable<string>): Tokenizer {
 }
 
 /**
- * A tokenizer of other people's with the words it lacks as further tokens behind its own.
+ * A given tokenizer, with missing words as additional tokens.
  * @throws Error where it finds words by a pattern, as word-level ones do
  */
 export function withWords(tokenizer: Tokenizer, words: Iterable<string>, origin: string): Tokenizer {

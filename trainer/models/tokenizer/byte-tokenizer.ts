@@ -6,8 +6,8 @@ import { longestFirst } from './word-tokenizer.ts';
 const BYTES = 256;
 
 /**
- * The character of each byte in the vocabulary of a byte-level `tokenizer.json`: printable ones for themselves, the
- * others from U+0100 on (GPT-2's table).
+ * The character of each byte in the vocabulary of a byte-level `tokenizer.json`: printable bytes are themselves, the
+ * others start at U+0100 (GPT-2's table).
  */
 export const BYTE_CHARACTERS: readonly string[] = byteCharacters();
 
@@ -33,7 +33,7 @@ export function isWordAmongBytes(word: string): boolean {
   );
 }
 
-/** True where a `tokenizer.json` holds bytes and added tokens, each with its own id, and merges none of them. */
+/** True if a `tokenizer.json` holds bytes and added tokens, each with its own id, and no merges. */
 export function isByteLevel({
   model,
   normalizer,
@@ -68,9 +68,9 @@ export function isByteLevel({
 }
 
 /**
- * A byte-level tokenizer from its `tokenizer.json`: added tokens are found first, the longest at each place, and all other text is
- * a token for each byte of its UTF-8. It writes every text. It gives the ids of @huggingface/tokenizers, where the general BPE takes
- * thirty times as long. Bytes that are no UTF-8 are decoded to U+FFFD.
+ * A byte-level tokenizer from its `tokenizer.json`: added tokens are found first, the longest at each place, and all
+ * other text becomes a token for each byte of its UTF-8. It can write any text. It gives the ids of
+ * @huggingface/tokenizers; the general BPE takes thirty times as long. Bytes that are not UTF-8 are decoded to U+FFFD.
  */
 export class ByteTokenizer implements Tokenizer {
   readonly vocabularySize: number;

@@ -13,7 +13,7 @@ export interface ChatRenderOptions {
   readonly variables?: { readonly [name: string]: Json };
 }
 
-/** A model's own chat template: Jinja, as Hugging Face writes it. */
+/** A model's own chat template in Jinja, as on Hugging Face. */
 export class ChatTemplate {
   readonly source: string;
   readonly #template: Template;
@@ -50,8 +50,8 @@ const WHITESPACE =
 const nameOf = (method: Method) => `python ${method}`;
 
 /**
- * Makes a template's calls of `strip`, `lstrip` and `rstrip` calls of {@link stripFunctions}: those of @huggingface/jinja ignore
- * the characters that they are given.
+ * Replaces a template's calls of `strip`, `lstrip` and `rstrip` by {@link stripFunctions}: those of @huggingface/jinja
+ * ignore their arguments.
  */
 function usePythonStrip(template: Template): void {
   rewrite(template.parsed);

@@ -110,8 +110,8 @@ class SubwordTokenizer implements Tokenizer {
 }
 
 /**
- * The tokenizer with pre-tokenizers of the type `Digits` as splits at numbers of every script, as Python has them:
- * @huggingface/tokenizers knows those of ASCII alone.
+ * Replaces pre-tokenizers of the type `Digits` by splits at numbers of every script, as in Python:
+ * @huggingface/tokenizers only knows ASCII digits.
  */
 function withUnicodeDigits(model: JsonObject): JsonObject {
   const replaced = (part: Json | undefined): Json => {
@@ -127,8 +127,8 @@ function withUnicodeDigits(model: JsonObject): JsonObject {
 }
 
 /**
- * Ids that end a response besides `eos_token`, as the `generation_config.json` next to the tokenizer names them.
- * @throws Error naming the file where it is broken
+ * Ids that end a response besides `eos_token`, from the `generation_config.json` next to the tokenizer.
+ * @throws Error naming the file if it is broken
  */
 export function endTokenIds({ files }: Pick<Tokenizer, 'files'>): readonly number[] {
   const text = files[GENERATION_CONFIG_FILE];
@@ -152,7 +152,7 @@ function specialTokenNames(config: JsonObject): SpecialTokenNames {
   };
 }
 
-/** The template inside `tokenizer_config.json`: a text, or a list of named ones of which `default` is meant. */
+/** The template inside `tokenizer_config.json`: a text, or the `default` of a named list. */
 function chatTemplateOf(config: JsonObject): string | undefined {
   const value = config.chat_template;
   if (typeof value === 'string') return value;
@@ -171,16 +171,16 @@ function parse(text: string, file: string): JsonObject {
   }
 }
 
-/** Greatest size of a vocabulary, sixteen times that of the largest published ones. */
+/** Largest size of a vocabulary, sixteen times that of the largest published ones. */
 const MAX_VOCABULARY = 2 ** 22;
-/** Decoding looks through the added tokens for each token; published models have some thousands. */
+/** Most added tokens: decoding searches them for each token. Published models have some thousands. */
 const MAX_ADDED_TOKENS = 2 ** 14;
 const MAX_DECODERS = 16;
 
 /**
- * Refuses a `tokenizer.json` that `@huggingface/tokenizers` would encode to other ids than Python does, and one that would
- * take the memory or delay the program: ids far beyond any vocabulary, decoders that match patterns or lengthen texts.
- * Patterns of encoding are not judged here; texts of others are encoded on a thread with a time limit.
+ * Rejects a `tokenizer.json` that `@huggingface/tokenizers` would encode to other ids than Python, and one that would
+ * exhaust the memory or block the program: ids far beyond any vocabulary, decoders that match patterns or lengthen
+ * texts. Patterns of encoding are not checked here: untrusted text is encoded on a thread with a time limit.
  * @throws Error naming the file and the part
  */
 function checkTokenizer(tokenizer: JsonObject, file: string): void {
@@ -221,7 +221,10 @@ function checkId(token: string, id: unknown, file: string): void {
   );
 }
 
-/** Responses are decoded in the program itself, token by token: each decoder must take time and room by the tokens' lengths. */
+/**
+ * Responses are decoded in the program itself, token by token: the time and memory of each decoder must be bounded by
+ * the tokens' lengths.
+ */
 function checkDecoders(decoder: unknown, file: string): void {
   const open: unknown[] = [decoder];
   let count = 0;

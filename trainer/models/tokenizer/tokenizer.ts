@@ -11,7 +11,7 @@ export interface Tokenizer {
   readonly padTokenId?: number;
   /** Template that formats messages as text; absent where the tokenizer has none. */
   readonly chatTemplate?: ChatTemplate;
-  /** Ids of the unchanged text; nothing is added in front or behind. */
+  /** Ids of the unchanged text, without added tokens in front or behind. */
   encode(text: string): number[];
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
   /** The id of one token by its exact text. */
@@ -25,7 +25,7 @@ export interface DecodeOptions {
   readonly skipSpecial?: boolean;
 }
 
-/** Contents of special tokens by their role, as `tokenizer_config.json` names them. */
+/** Contents of special tokens by their role in `tokenizer_config.json`. */
 export type SpecialTokenNames = {
   readonly bos_token?: string;
   readonly eos_token?: string;

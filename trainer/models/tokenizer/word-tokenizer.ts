@@ -8,9 +8,9 @@ export function isWordLevel(model: JsonObject): boolean {
 }
 
 /**
- * A word-level tokenizer from its `tokenizer.json`: the text is cut at the matches of the pre-tokenizer's pattern and
- * each piece is one token. What matches nothing becomes the unknown token, a piece at a time. Decoding joins the tokens
- * with nothing between, so that known text comes back exactly.
+ * A word-level tokenizer from its `tokenizer.json`: the text is split at the matches of the pre-tokenizer's pattern and
+ * each piece is one token. Pieces without a match become the unknown token. Decoding joins the tokens with nothing
+ * between them, so known text comes back exactly.
  */
 export class WordTokenizer implements Tokenizer {
   readonly vocabularySize: number;

@@ -66,19 +66,21 @@ export async function readAdapterWeights(
   }
 }
 
-/** Options of a written adapter. */
+/** Options for writing an adapter. */
 export interface AdapterOptions {
-  /** Base that the config names: a folder. For one of a hub's cache, its name and commit on the hub are written. */
+  /**
+   * Folder of the base, for the config. For a base in a hub's cache, the config gets its name and commit on the hub.
+   */
   readonly base: string | null;
-  /** That it was learned with; none when absent. */
+  /** Dropout during training; none when absent. */
   readonly dropout?: number;
   /** F32 when absent. */
   readonly type?: WritableType;
 }
 
 /**
- * Writes an adapter as PEFT does: `adapter_config.json` and `adapter_model.safetensors`.
- * @param weights a store that has the adapter's matrices, among others perhaps
+ * Writes an adapter like PEFT: `adapter_config.json` and `adapter_model.safetensors`.
+ * @param weights a store with the adapter's matrices; it may have others
  */
 export async function writeAdapter(
   folder: string,

@@ -27,7 +27,10 @@ import { CONFIG_FILE } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';
-/** Folder in a policy's folder that holds what only learning needs: engines read every safetensors file next to the weights. */
+/**
+ * Subfolder of a policy's folder for the state that only learning needs: engines read every safetensors file next to
+ * the weights.
+ */
 const OPTIMIZER_FOLDER = 'optimizer';
 const OPTIMIZER_FILE = 'optimizer.safetensors';
 const OPTIMIZER_STATE_FILE = 'optimizer.json';
@@ -35,7 +38,7 @@ const OPTIMIZER_STATE_FILE = 'optimizer.json';
 const FIRST_MOMENT = 'first';
 const SECOND_MOMENT = 'second';
 
-/** State besides the weights that learning needs to continue exactly where it was. */
+/** State besides the weights that lets learning continue exactly. */
 export interface OptimizerState {
   readonly first: ParameterStore;
   readonly second: ParameterStore;
@@ -54,13 +57,13 @@ export interface SavedModel {
   readonly config: DecoderConfig;
   /** Base that an adapter's config names. */
   readonly base: string | null;
-  /** Dropout that an adapter is learned with; none when absent. */
+  /** Dropout of the adapter during training; none when absent. */
   readonly loraDropout?: number;
   /** Learned weights. */
   readonly weights: ParameterStore;
-  /** Number type of weights, value head excepted; float32 when absent. */
+  /** Number type of the weights without the value head; float32 when absent. */
   readonly dtype?: WeightDtype;
-  /** Files by name: a tokenizer's. */
+  /** Tokenizer files by name. */
   readonly files: { readonly [name: string]: string };
 }
 
@@ -71,9 +74,9 @@ export interface Checkpoint extends SavedModel {
 }
 
 /**
- * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB), or where
- * adapters are learned PEFT's `adapter_config.json` and `adapter_model.safetensors`, together with the value head, the given
- * files, and in {@link OPTIMIZER_FOLDER} the optimizer's moments and counters. Each file appears whole or not at all.
+ * Writes a policy's folder in the Hugging Face layout: `config.json` and `model.safetensors` (in shards beyond 5 GB),
+ * or with adapters PEFT's `adapter_config.json` and `adapter_model.safetensors`; also the value head, the given files,
+ * and in {@link OPTIMIZER_FOLDER} the optimizer's moments and counters. Each file is replaced in one step.
  */
 export async function saveCheckpoint(
   folder: string,
@@ -96,7 +99,7 @@ export async function saveModelAndHead(folder: string, model: SavedModel): Promi
   if (head.length > 0) await writeSafetensors(join(folder, VALUE_HEAD_FILE), head);
 }
 
-/** Writes a model without what only learning needs: optimizer state and value head. */
+/** Writes a model without the optimizer state and the value head, which only learning needs. */
 export async function saveModel(
   folder: string,
   { config, base, loraDropout, weights, dtype = 'float32', files }: SavedModel,
@@ -123,8 +126,8 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
 }
 
 /**
- * Reads the weights of a whole model as the base of adapters, one tensor at a time: those that the config quantizes as codes and
- * scales.
+ * Reads the weights of a whole model as the base of adapters, one tensor at a time; those that the config quantizes
+ * become codes and scales.
  * @throws as {@link readWeights}
  */
 export async function readBase(folder: string, config: DecoderConfig, base: ParameterStore): Promise<void> {
@@ -146,7 +149,7 @@ export async function readBase(folder: string, config: DecoderConfig, base: Para
   }
 }
 
-/** Storage of a model's matrices that a GGUF file has in blocks; undefined for another file, or one without blocks. */
+/** Block storage of a model's matrices in a GGUF file; undefined for another file, or one without blocks. */
 export async function storedBlocks(
   folder: string,
   config: DecoderConfig,
@@ -162,7 +165,7 @@ export async function storedBlocks(
 }
 
 /**
- * Looks at the header of a whole model's weights.
+ * Checks the header of a whole model's weights.
  * @throws SafetensorsError naming a tensor that is missing, of another shape, or that the model would not use
  */
 export async function checkWeights(folder: string, config: DecoderConfig): Promise<void> {
@@ -180,8 +183,8 @@ export async function checkWeights(folder: string, config: DecoderConfig): Promi
 }
 
 /**
- * Reads what is learned into a store: the whole model, or its adapter. A value head that the store has and neither the
- * adapter nor the base has is left as it is.
+ * Reads the learned weights into a store: the whole model, or its adapter. A value head of the store stays unchanged
+ * where neither the adapter nor the base has one.
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */
 export async function readTrained(
@@ -201,7 +204,7 @@ export async function readTrained(
   }
 }
 
-/** Reads moments and counters; null, and the moments zeroed, where the folder has none (a model from elsewhere). */
+/** Reads moments and counters; null with zeroed moments where the folder has none (a model from elsewhere). */
 export async function readOptimizer(folder: string, optimizer: OptimizerState): Promise<Progress | null> {
   const own = join(folder, OPTIMIZER_FOLDER);
   // Checkpoints before 2026-11-24 have them next to the weights.
@@ -217,10 +220,10 @@ export async function readOptimizer(folder: string, optimizer: OptimizerState): 
   return JSON.parse(await readFile(join(place, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
 }
 
-/** Tensors that checkpoints hold and that are computed or tied here: rotary tables, the output layer of tied embeddings. */
+/** Tensors in checkpoints that are computed or tied here: rotary tables, the output layer of tied embeddings. */
 const NEEDLESS = /(^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
 
-/** A bias or an adapter that is left out in silence would make another model of it. */
+/** Ignoring a bias or an adapter silently would give another model. */
 async function refuseUnknown(path: string, known: ReadonlySet<string>): Promise<void> {
   await using file = await openWeights(path);
   const unknown = [...file.tensors.keys()].filter(name => !known.has(name) && !NEEDLESS.test(name));

@@ -25,8 +25,9 @@ export async function isModelFolder(folder: string): Promise<boolean> {
 }
 
 /**
- * Folders of the parts of a model, which a folder holds whole or as an adapter in PEFT's layout. The base of an adapter is the
- * one given, or that which its config names, seen from here, from the adapter or in the cache of a hub's models.
+ * Folders of the parts of a model, which a folder holds whole or as an adapter in PEFT's layout. The base of an adapter
+ * is the given one, or the one that its config names, relative to the working directory or the adapter, or in the cache
+ * of a hub's models.
  * @param base a whole model, or an adapter of the same base
  * @throws Error saying where a model was looked for
  */
@@ -64,7 +65,7 @@ export async function readModelConfig(folder: string, base?: string): Promise<De
   return withLora(config, (await readAdapterConfig(place.adapter)).lora);
 }
 
-/** @throws RangeError naming what differs when a folder holds another model than one of this config, or other adapters */
+/** @throws RangeError naming the difference when a folder holds a model of another config, or other adapters */
 export async function assertSameModel(folder: string, config: DecoderConfig): Promise<void> {
   const adapted = config.lora !== undefined && (await isAdapterFolder(folder));
   const { quantization: _quantization, blocks: _blocks, ...wanted } = config;

@@ -1,12 +1,12 @@
 import type { AdamwFactors } from '../../tensor/runtime/optimizer-step.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
-/** As torch.nn.utils.clip_grad_norm_ has it. */
+/** As in torch.nn.utils.clip_grad_norm_. */
 const CLIP_EPSILON = 1e-6;
 
 /**
- * Sums of squares are taken over blocks of this many elements, so that a norm does not depend on how the vector is cut
- * among threads, as long as cuts fall on block borders.
+ * Sums of squares are taken over blocks of this many elements, so a norm does not depend on how the vector is split
+ * among threads, as long as splits are on block borders.
  */
 export const NORM_BLOCK = 4096;
 
@@ -26,7 +26,7 @@ export function blockSquares(x: Float32Array, start: number, end: number, blocks
 }
 
 /**
- * What a step of AdamW multiplies with.
+ * Factors of a step of AdamW.
  * @param step counts from 1
  * @param scale factor on the gradients, from {@link clipFactor}
  */

@@ -15,15 +15,15 @@ export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'ta
 
 /** Offsets of a sequence's tokens and predictions in a program's arrays. */
 interface Placement {
-  /** Its first token that is not in common with the row before. */
+  /** Its first token that is not shared with the row before. */
   readonly token: number;
   readonly prediction: number;
-  /** Number of tokens in common with the row before, and the first of them. */
+  /** Number of tokens shared with the row before, and the first of them. */
   readonly shared: number;
   readonly prefix: number;
 }
 
-/** The token of a sequence's time. */
+/** The token at a position of a sequence. */
 function tokenAt({ token, shared, prefix }: Placement, time: number): number {
   return time < shared ? prefix + time : token + time - shared;
 }
@@ -42,7 +42,7 @@ export class BatchArrays {
   readonly #shape: BatchShape;
   readonly #sequences: readonly PredictedSequence[];
   readonly #placements: readonly Placement[];
-  /** All predictions have a place, not only those that are looked at. */
+  /** All predictions have a place, not only the requested ones. */
   readonly #all: boolean;
 
   constructor(shape: MicroBatch, sequences: readonly PredictedSequence[]) {
@@ -52,7 +52,7 @@ export class BatchArrays {
     this.#placements = placed(shape, sequences, this.#all);
   }
 
-  /** Writes tokens, and of the masked ones their targets, positions and grammar states; the rest is 0. */
+  /** Writes the tokens, and targets, positions and grammar states of masked ones; the rest is 0. */
   fillTokens(inputs: BatchInputs, grammar: CompiledGrammar | null): void {
     const { ids, targets, grammarStates: states, positions } = inputs;
     if (this.#shape.packed !== null) this.#fillPacking(inputs, this.#shape.packed);
@@ -73,14 +73,14 @@ export class BatchArrays {
     });
   }
 
-  /** Writes what belongs to the tokens of a sequence to its predictions. */
+  /** Writes per-token values of a sequence to its predictions. */
   put(row: number, source: ArrayLike<number>, target: Float32Array | Int32Array): void {
     const { lossMask } = this.#sequences[row];
     let to = this.#placements[row].prediction;
     for (let t = 1; t < source.length; t++) if (this.#all || lossMask[t]) target[to++] = source[t];
   }
 
-  /** Predictions of a sequence back at the tokens they are about; 0 where the loss mask is. */
+  /** Reads predictions of a sequence back to the tokens they predict; 0 where the loss mask is. */
   take(row: number, source: ArrayLike<number>): Float32Array {
     const { lossMask } = this.#sequences[row];
     const out = new Float32Array(lossMask.length);

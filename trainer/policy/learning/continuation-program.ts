@@ -58,7 +58,7 @@ export class ContinuationProgram {
     return sums;
   }
 
-  /** Rows of a pass of so much time: as many as are left, and as the token budget has room for. */
+  /** Rows of a pass of this length: the remaining ones, within the token budget. */
   #rows(time: number, left: number): number {
     const room = Math.max(1, Math.floor(this.#options.tokenBudget / time));
     const buckets = ROW_BUCKETS.filter(rows => rows <= room);

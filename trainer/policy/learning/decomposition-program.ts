@@ -21,7 +21,10 @@ interface Compiled {
   readonly inputs: BatchInputs;
 }
 
-/** Computes the gradients of the loss's components apart: one forward pass and as many backward passes as components. */
+/**
+ * Computes the gradients of the loss's components separately: one forward pass, and one backward pass for each
+ * component.
+ */
 export class DecompositionProgram {
   readonly #options: ProgramOptions;
   /** Gradients of one micro-batch by component, which every compiled program writes to. */

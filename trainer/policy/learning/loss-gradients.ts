@@ -16,13 +16,13 @@ import { summedLoss } from './loss-program.ts';
 import type { LossScale } from './loss-scale.ts';
 import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
 
-/** Properties of the policy that learns. */
+/** Properties of the learning policy. */
 type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: number };
 
-/** Uses a gradient that was added up; `lossScale` is still in it. */
+/** Uses an accumulated gradient, which still contains `lossScale`. */
 export type UseGradient = (norm: number, lossScale: number) => Promise<UpdateMetrics>;
 
-/** A gradient that no step is taken with. */
+/** The gradient is not finite, so no step is taken. */
 export class NotFiniteError extends Error {
   constructor(norm: number) {
     super(`the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`);
@@ -30,7 +30,7 @@ export class NotFiniteError extends Error {
   }
 }
 
-/** Gradients of batches by a policy's workers. Each method checks at once and computes when what it returns is called. */
+/** Gradients of batches by a policy's workers. Each method checks at once, and returns a function that computes. */
 export class LossGradients {
   readonly #policy: LearningPolicy;
   readonly #options: LocalPolicyOptions;
@@ -51,7 +51,7 @@ export class LossGradients {
   }
 
   /**
-   * The gradient of a batch. One that overflows in float16 is left unused, and the loss is scaled less from then on.
+   * The gradient of a batch. One that overflows in float16 is discarded, and the loss scale is lowered.
    * @throws RangeError for settings or sequences that do not fit; later Error when the gradient is not finite
    */
   prepared(
@@ -90,7 +90,7 @@ export class LossGradients {
   }
 
   /**
-   * Adds the gradient of a loss that is a sum over tokens, not a mean; sequences bring the weights of their tokens.
+   * Adds the gradient of a loss that is a sum over tokens, not a mean; sequences carry the weights of their tokens.
    * @returns log p at each predicted token of each sequence
    * @throws RangeError for settings or sequences that do not fit, or with float16 products
    */
@@ -110,7 +110,7 @@ export class LossGradients {
 
   /**
    * The gradients of the loss's components over several batches.
-   * @param weights what is learned
+   * @param weights the learned weights
    * @throws RangeError for settings or sequences that do not fit, or where the gradients of all batches do not fit the
    * machine's memory; later Error when a gradient is not finite
    */
@@ -144,7 +144,10 @@ export class LossGradients {
     };
   }
 
-  /** Tokens and sequences of a batch that fits. @throws RangeError otherwise */
+  /**
+   * Counts the tokens and sequences of a valid batch.
+   * @throws RangeError for another
+   */
   #checkedCounts(
     sequences: readonly TrainingSequence[],
     loss: LossSettings,

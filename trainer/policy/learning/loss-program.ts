@@ -19,7 +19,10 @@ import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import { allocateInputs } from './batch-inputs.ts';
 
-/** Sequences that go through the graph together, padded to this many tokens times a power of two: each width is compiled. */
+/**
+ * Sequences that go through the graph together. They are padded to this many tokens times a power of two; each width is
+ * compiled.
+ */
 const ROWS = 8;
 const LEAST_WIDTH = 128;
 
@@ -31,7 +34,7 @@ export interface LossBatch {
   readonly counts: LossCounts;
 }
 
-/** A loss that is averaged over the tokens of the batch as its settings say. */
+/** A loss that is averaged over the tokens of the batch by its settings. */
 export function averagedLoss(
   sequences: readonly TrainingSequence[],
   settings: LossSettings,
@@ -41,7 +44,7 @@ export function averagedLoss(
   return { sequences, settings, structure: lossStructure(settings, offer), counts };
 }
 
-/** A loss that is a sum over tokens: sequences bring the weights of their tokens. */
+/** A loss that is a sum over tokens; sequences carry the weights of their tokens. */
 export function summedLoss(sequences: readonly TrainingSequence[], settings: LossSettings): LossBatch {
   const one = { tokens: 1, sequences: 1 };
   const counts = { ...one, entropyTokens: 1, entropySequences: 1, streams: { crossEntropy: one } };
@@ -62,8 +65,8 @@ export class LossProgram {
   readonly #programs = new Map<string, Promise<Executable>>();
 
   /**
-   * Runs follow one another, because a program gives its arrays away.
-   * @param logProbs log π of each token in nats, by sequence; what is not trained is not read
+   * Runs follow one another, because a run uses the program's arrays.
+   * @param logProbs log π of each token in nats, by sequence; untrained tokens are not read
    */
   run(batch: LossBatch, logProbs: readonly Float32Array[]): Promise<TokenGradients> {
     return this.#queue.run(() => this.#run(batch, logProbs));

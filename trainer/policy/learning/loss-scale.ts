@@ -1,6 +1,6 @@
 /** Settings of the loss scale. */
 export interface LossScaleSettings {
-  /** The first scale; a power of two changes no bit of what does not under- or overflow. */
+  /** The first scale. A power of two changes no bit of a number that neither under- nor overflows. */
   readonly initial: number;
   /** Steps without an overflow after which the scale doubles. */
   readonly growthInterval: number;
@@ -10,7 +10,7 @@ export interface LossScaleSettings {
 
 export const DEFAULT_LOSS_SCALE: LossScaleSettings = { initial: 2 ** 16, growthInterval: 200, backOff: 0.5 };
 
-/** State that is kept from step to step; in checkpoints, so that a resumed run takes the same steps. */
+/** State between steps; in checkpoints, so a resumed run takes the same steps. */
 export interface LossScaleState {
   readonly scale: number;
   /** Steps since the scale last changed. */
@@ -18,14 +18,14 @@ export interface LossScaleState {
 }
 
 const GROWTH = 2;
-/** Gradients of zero never overflow: without a bound the scale itself would in the end. */
+/** Gradients of zero never overflow: without this limit the scale itself eventually would. */
 const MAX_SCALE = 2 ** 24;
-/** A gradient that overflows below this does so because of what goes in, not of the scale. */
+/** Below this a gradient overflows because of its inputs, not because of the scale. */
 const MIN_SCALE = 1;
 
 /**
- * The factor on a loss that brings its gradients into float16's range, found as the run goes (Micikevicius et al., 2018, as
- * torch.amp.GradScaler does it): halved when a gradient overflows, doubled after many that did not.
+ * Factor on the loss that keeps its gradients in float16's range. It adapts during the run (Micikevicius et al., 2018,
+ * like torch.amp.GradScaler): halved when a gradient overflows, doubled after many finite ones.
  */
 export class LossScale {
   readonly #settings: LossScaleSettings;
@@ -51,7 +51,7 @@ export class LossScale {
     this.#state = state ?? { scale: this.#settings.initial, steps: 0 };
   }
 
-  /** A gradient was finite. */
+  /** Notes that a gradient was finite. */
   succeeded(): void {
     const { scale, steps } = this.#state;
     const grown = steps + 1 >= this.#settings.growthInterval && scale * GROWTH <= MAX_SCALE;
@@ -59,7 +59,7 @@ export class LossScale {
   }
 
   /**
-   * A gradient was not finite.
+   * Notes that a gradient was not finite.
    * @throws Error where a smaller scale would not help
    */
   overflowed(): void {

@@ -2,27 +2,30 @@ import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { BatchShape } from './sequence-graph.ts';
 
-/** Multiples to which shapes are rounded up, so that few programs are made. */
+/** Multiples to which shapes are rounded up, so that few programs are compiled. */
 interface Rounding {
-  /** Lengths to multiples of this, and to multiples of more once they are long. */
+  /** Lengths are rounded to multiples of this, and longer ones to larger multiples. */
   readonly time: number;
-  /** Numbers of packed tokens and predictions to multiples of this, and of more up to this share of themselves. */
+  /**
+   * Numbers of packed tokens and predictions are rounded to multiples of this step, and larger ones to multiples up to
+   * this share of themselves.
+   */
   readonly packed: { readonly step: number; readonly share: number };
-  /** Numbers of predictions a row to multiples of this. */
+  /** Numbers of predictions a row are rounded to multiples of this. */
   readonly predictions: number;
 }
 const FINE: Rounding = { time: 16, packed: { step: 8, share: 1 / 16 }, predictions: 8 };
-/** For small models, where making a program takes more time than padding. */
+/** For small models, where compiling a program takes more time than padding. */
 const COARSE: Rounding = { time: 32, packed: { step: 128, share: 1 / 4 }, predictions: 16 };
 /** Most weights that the layers of a small model have. */
 const SMALL_WEIGHTS = 4e6;
 /** A length is rounded to at most this share of itself. */
 const TIME_SHARE = 1 / 8;
-/** Predictions of more than this share of a row are taken as all of them. */
+/** Above this share of a row, all its predictions are computed. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
 export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
-/** Cost of starting a program and adding its gradients up, in tokens. */
+/** Cost of starting a program and adding up its gradients, in tokens. */
 const START_COST = 64;
 /** Cost of a token in attention for each position of its row, per query's number, in products with a layer's weights … */
 const POSITION_COST = 1.4;
@@ -60,10 +63,10 @@ export interface PlanSettings {
 }
 
 /**
- * Cuts sequences into micro-batches of at most `tokenBudget` tokens (a longer sequence goes alone) so that least is spent on
- * padding and on starting programs: sorted by length, then the best cut by dynamic programming. Rows of unequal length are
- * packed where that costs less than their padding, and packed rows with one prompt compute it once where that costs less yet.
- * The plan depends on lengths, masks, prompts and the model's shape alone.
+ * Splits sequences into micro-batches of at most `tokenBudget` tokens (a longer sequence goes alone) with the least
+ * cost of padding and of starting programs: sorts by length, then finds the best split by dynamic programming. Rows of
+ * unequal length are packed where that costs less than their padding. Packed rows with one prompt compute it once where
+ * that costs still less. The plan only depends on lengths, masks, prompts and the model's shape.
  */
 export function planMicroBatches(
   sequences: readonly PlannedSequence[],
@@ -85,7 +88,7 @@ function promptGroups(order: readonly number[], sequences: readonly PlannedSeque
     const { tokenIds, lossMask } = sequences[index];
     const key = Array.from({ length: sharedTimes({ lossMask }) }, (_, t) => tokenIds[t]).join();
     const group = groups.get(key);
-    // Of one token or none there is nothing to share.
+    // With one token or none there is nothing to share.
     if (group === undefined || !key.includes(',')) groups.set(key.includes(',') ? key : `${index}`, [index]);
     else group.push(index);
   }
@@ -93,8 +96,8 @@ function promptGroups(order: readonly number[], sequences: readonly PlannedSeque
 }
 
 /**
- * Times that a sequence can compute together with others of its prompt: all but the last of the prompt, which predicts a token
- * of each.
+ * Number of positions that a sequence can share with others of its prompt: all but the prompt's last, which predicts a
+ * token of each.
  */
 export function sharedTimes({ lossMask }: Pick<PlannedSequence, 'lossMask'>): number {
   let first = 1;
@@ -110,7 +113,7 @@ export function sharePrompt(one: PlannedSequence, other: PlannedSequence): boole
   return true;
 }
 
-/** The cheapest cuts of sequences in this order. */
+/** The cheapest splits of sequences in this order. */
 function bestCuts(
   order: readonly number[],
   sequences: readonly PlannedSequence[],
@@ -132,7 +135,7 @@ function bestCuts(
     for (let start = end - 1; start >= 0; start--) {
       const { length } = sequences[order[start]].tokenIds;
       full += length - 1;
-      // The first of a batch computes its prompt whole; the one behind it no longer does.
+      // The first of a batch computes the whole prompt; the next one no longer does.
       shared += length - 1 - (start + 1 < end ? saved[start + 1] : 0);
       longest = Math.max(longest, length);
       most = Math.max(most, trained[start]);
@@ -154,7 +157,7 @@ function bestCuts(
       if (packed < rows * time && full <= tokenBudget) {
         consider({ packed, shared: false }, packed * (1 + costs.packing));
       }
-      // Padding needs a place, and predictions must be fewer than times.
+      // Padding needs a place, and there must be fewer predictions than positions.
       const selects = predictionBucket(most + 1, time, rounding) < time;
       if (shared === full || full === rows * time || !selects) continue;
       const once = packedBucket(shared, rounding);
@@ -188,7 +191,7 @@ function layerWeights({ hiddenSize, intermediateSize, heads, keyValueHeads, head
 interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   /** Number of tokens where rows are packed. */
   readonly packed: number | null;
-  /** Rows of one prompt compute it once. */
+  /** Rows with the same prompt compute it once. */
   readonly shared: boolean;
   /** First of its sequences in their order. */
   readonly start: number;
@@ -226,7 +229,7 @@ function predictionBucket(masked: number, time: number, { predictions: step }: R
   return count > PREDICTION_SHARE * time ? time : count;
 }
 
-/** The number of tokens or predictions in which this many are packed, with one of padding at least. */
+/** The padded number of tokens or predictions for this many, with at least one of padding. */
 function packedBucket(count: number, { packed }: Rounding): number {
   return bucket(count + 1, packed.step, packed.share);
 }
@@ -239,7 +242,7 @@ function bucket(count: number, smallest: number, share: number): number {
 }
 
 /**
- * Deals sequences to workers, those of one prompt to the same worker, in parts of at most half of what a worker gets.
+ * Deals sequences to workers, those of one prompt to the same worker, in parts of at most half of a worker's share.
  * @returns indices by worker
  */
 export function dealPrompts(sequences: readonly PlannedSequence[], workers: number): number[][] {
@@ -259,7 +262,10 @@ export function dealPrompts(sequences: readonly PlannedSequence[], workers: numb
   return dealSequences(costs, workers).map(share => share.flatMap(part => parts[part]));
 }
 
-/** Deals items to workers so that all get about as many tokens: longest first, each to the one with the least. */
+/**
+ * Deals items to workers so that all get about the same number of tokens: longest first, each to the worker with the
+ * least.
+ */
 export function dealSequences(lengths: readonly number[], workers: number): number[][] {
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const shares: number[][] = Array.from({ length: workers }, () => []);

@@ -11,7 +11,9 @@ interface CompiledScore {
   readonly inputs: BatchInputs;
 }
 
-/** Scores given sequences: log-probabilities, entropies and values of their masked tokens; a critic's values alone. */
+/**
+ * Scores given sequences: log-probabilities, entropies and values of their masked tokens; for a critic, values only.
+ */
 export class ScoreProgram {
   readonly #options: Omit<ProgramOptions, 'trained'>;
   readonly #programs = new Map<string, CompiledScore>();

@@ -1,7 +1,7 @@
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { ContinuationRequest, ScoreRequest } from '../policy.ts';
 
-/** @throws RangeError when a sequence does not fit the policy, or its arrays each other */
+/** @throws RangeError when a sequence does not fit the policy, or its arrays do not fit each other */
 export function checkSequence(
   sequence: ScoreRequest | TrainingSequence,
   policy: { readonly maxSequenceLength: number; readonly vocabularySize: number },

@@ -14,7 +14,7 @@ import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.
 
 /** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
 const FORBIDDEN_LOGIT = -1e9;
-/** Most memory of one copy of logits, on the processor and on a GPU, which is busy with many rows only. */
+/** Most memory of one copy of logits: on the processor, and on a GPU, which needs many rows to be busy. */
 const LOGITS_BYTES = { processor: 2 ** 26, gpu: 2 ** 29 };
 const FLOAT_BYTES = 4;
 
@@ -23,16 +23,16 @@ export interface BatchShape {
   readonly rows: number;
   /** Tokens of the longest sequence less one: the last token predicts nothing. */
   readonly time: number;
-  /** Predictions of a row that are looked at, at most; `time` looks at all. */
+  /** Most requested predictions of a row; `time`: all. */
   readonly predictions: number;
   /**
-   * How many tokens and predictions there are where rows are packed: one after the other, with padding at the end alone, which
-   * there must be some of. Null: each row is padded to `time` and `predictions`.
+   * Numbers of tokens and predictions where rows are packed: one after the other, with at least one of padding, only at
+   * the end. Null: each row is padded to `time` and `predictions`.
    */
   readonly packed: {
     readonly tokens: number;
     readonly predictions: number;
-    /** Rows of one prompt have its tokens in common but for the last; false when absent. */
+    /** Rows of one prompt share all its tokens but the last; false when absent. */
     readonly shared?: boolean;
   } | null;
 }
@@ -43,7 +43,7 @@ export function shapeKey({ rows, time, predictions, packed }: BatchShape): strin
   return [rows, time, predictions, ...(packed ? [tokens, looked, shared] : [])].join();
 }
 
-/** A decoder over rows with what a loss or a score needs of its predictions. */
+/** A decoder over rows, with the tensors that a loss or a score needs of its predictions. */
 export interface SequenceGraph {
   readonly g: GraphBuilder;
   /** Shape of the tensors below: [rows, predictions], or where rows are packed [predictions]. */
@@ -51,24 +51,25 @@ export interface SequenceGraph {
   /** Null for a critic. */
   readonly logProbs: Tensor | null;
   readonly entropies: Tensor | null;
-  /** Σ π² over the vocabulary, where it was asked for. */
+  /** Σ π² over the vocabulary, if requested. */
   readonly squares?: Tensor | null;
   /** Null without a value head. */
   readonly values: Tensor | null;
-  /** Sums such a tensor, which is 0 in padding, over each sequence, given back at every prediction. Has no gradient. */
+  /**
+   * Sums a tensor of this shape over each sequence, and returns the sum at every prediction. The tensor is 0 in
+   * padding. No gradient.
+   */
   sequenceSum(x: Tensor): Tensor;
 }
 
 /**
  * Builds the program up to its predictions. Inputs: `ids` int32 [rows, time], `targets` int32 [rows, predictions],
- * `inverseTemperature` [], where not all predictions are looked at their `positions` int32 [rows, predictions], and under a
- * grammar `grammarStates` int32 [rows, predictions], where the number of states means unconstrained.
- *
- * Where rows are packed, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link PackedLayout} is given for
- * tokens (`places`, `tokens`) and, where not all predictions are looked at, for these (`askedPlaces`, `askedTokens`), with the
- * token of each (`asked`) and the prediction of each token (`askedInverse`).
- *
- * A critic, which predicts no tokens, takes neither `targets` nor `inverseTemperature` nor a grammar.
+ * `inverseTemperature` []. If not all predictions are requested, `positions` int32 [rows, predictions] names those that
+ * are. Under a grammar there is `grammarStates` int32 [rows, predictions], where the number of states means
+ * unconstrained. With packed rows, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link
+ * PackedLayout} is an input for tokens (`places`, `tokens`). If not all predictions are requested, there is another for
+ * these (`askedPlaces`, `askedTokens`), with the token of each (`asked`) and the prediction of each token
+ * (`askedInverse`). A critic predicts no tokens, and has no `targets`, `inverseTemperature` or grammar.
  */
 export function buildSequenceGraph(
   config: DecoderConfig,
@@ -81,9 +82,12 @@ export function buildSequenceGraph(
     readonly squares?: boolean;
     /** True if it runs on a GPU. */
     readonly onGpu?: boolean;
-    /** Number of predictions with logits that exist at once; as {@link logitRows} has it when absent. */
+    /** Number of predictions with logits that exist at once; {@link logitRows} when absent. */
     readonly logitRows?: number;
-    /** Share of what adapters read that becomes 0, from numbers of rows in the input `dropoutRows`; none when absent. */
+    /**
+     * Share of the adapters' inputs that becomes 0, by the numbers of rows in the input `dropoutRows`; none when
+     * absent.
+     */
     readonly dropout?: number;
   },
 ): SequenceGraph {
@@ -172,13 +176,16 @@ function tokenPredictions(
   };
 }
 
-/** Number of predictions with logits that exist at once; more are computed in parts, and again in the backward pass. */
+/**
+ * Number of predictions with logits that exist at once; more are computed in parts, and recomputed in the backward
+ * pass.
+ */
 export function logitRows({ vocabularySize }: Pick<DecoderConfig, 'vocabularySize'>, onGpu: boolean): number {
   const bytes = onGpu ? LOGITS_BYTES.gpu : LOGITS_BYTES.processor;
   return Math.max(1, Math.floor(bytes / (FLOAT_BYTES * vocabularySize)));
 }
 
-/** The predictions that are looked at, where not all are. */
+/** The requested predictions, where not all are. */
 function selected(
   g: GraphBuilder,
   config: DecoderConfig,

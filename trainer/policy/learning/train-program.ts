@@ -26,24 +26,24 @@ import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.
 export interface ProgramOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
-  /** Predicts no tokens and learns values alone. */
+  /** Predicts no tokens and only learns values. */
   readonly critic: boolean;
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
-  /** Those of the parameters that are learned. */
+  /** The learned parameters. */
   readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Tokens that go through the model at once, padding included. */
   readonly tokenBudget: number;
   /** Rows of unequal length may be packed. */
   readonly packing: boolean;
-  /** Gradient checkpointing: computes each layer again in the backward pass instead of keeping its activations. */
+  /** Gradient checkpointing: recomputes each layer in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
-  /** Dropout of the inputs of adapters while they learn; none when null or absent. */
+  /** Dropout of the adapters' inputs during learning; none when null or absent. */
   readonly dropout?: DropoutSettings | null;
   /** Index of the worker among those that share a step; 0 when absent. */
   readonly index?: number;
-  /** Takes a factor on the loss before its gradients, which are then as many times too large. */
+  /** Takes a factor on the loss, which its gradients then contain. */
   readonly lossScaled?: boolean;
 }
 
@@ -53,7 +53,7 @@ export interface DropoutSettings {
   readonly seed: number;
 }
 
-/** Part of an optimizer step that one worker adds up. */
+/** A worker's part of an optimizer step. */
 export interface GradientTask {
   readonly sequences: readonly TrainingSequence[];
   readonly loss: LossSettings;
@@ -65,7 +65,7 @@ export interface GradientTask {
   readonly version: number;
   /** Factor on the loss, where programs take one. */
   readonly lossScale: number;
-  /** The first of the gradients that add up until a step, or one more; log p of each predicted token is then reported. */
+  /** First or further gradient of a sum until a step; log p of each predicted token is then reported. */
   readonly sum?: 'first' | 'more';
 }
 
@@ -96,7 +96,8 @@ export class GradientProgram {
   }
 
   /**
-   * @param total overwritten by the sum over the sequences unless the task is one more of a sum; a learner keeps it on its device
+   * @param total overwritten by the sum over the sequences, or added to if the task continues a sum; a learner keeps it
+   * on its device
    */
   async run(task: GradientTask, total: Float32Array | Learner): Promise<GradientReport> {
     const metrics: Record<string, number> = {};
@@ -138,7 +139,7 @@ export class GradientProgram {
     grammar: CompiledGrammar | null,
     learner: Learner | null,
   ): Promise<TrainProgram> {
-    // An entropy that earns nothing is a metric only and needs no gradient.
+    // An entropy without a coefficient is only a metric and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
     const reportsLogProbs = task.sum !== undefined;
     const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName, reportsLogProbs]);
@@ -161,7 +162,7 @@ export class GradientProgram {
   }
 }
 
-/** Loss and its gradients by the names of the parameters that are learned, and metrics by theirs. */
+/** Loss and its gradients by the names of the learned parameters, and metrics by theirs. */
 function buildTrainGraph(
   options: Pick<
     ProgramOptions,
@@ -222,7 +223,7 @@ export function* gradientBatches(
   }
 }
 
-/** Writes tokens and what the loss reads of them. */
+/** Writes tokens and the loss's inputs. */
 export function fillBatch(
   inputs: BatchInputs,
   { batch, sequences, grammar }: GradientBatch,
@@ -234,7 +235,7 @@ export function fillBatch(
   return arrays;
 }
 
-/** A sequence as the model's arrays see it: its loss mask has every token that the loss wants predicted. */
+/** A sequence for the model's arrays: its loss mask has every token that the loss needs predicted. */
 function predicted(sequence: TrainingSequence): PredictedSequence {
   const { tokenIds, targets, lossMask: sampled } = sequence;
   return { tokenIds, targets, lossMask: predictedTokens(sequence), sampled };

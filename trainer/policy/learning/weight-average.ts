@@ -8,8 +8,8 @@ import { assertSameModel, isModelFolder } from '../checkpoint/model-folder.ts';
 export const AVERAGE_FOLDER = 'ema';
 
 /**
- * Exponential moving average of the learned weights (Polyak averaging; `torch.optim.swa_utils.get_ema_multi_avg_fn`): after every
- * optimizer step average = decay · average + (1 − decay) · weights. It begins as the weights are.
+ * Exponential moving average of the learned weights (Polyak averaging; `torch.optim.swa_utils.get_ema_multi_avg_fn`):
+ * after every optimizer step average = decay · average + (1 − decay) · weights. It starts as a copy of the weights.
  */
 export class WeightAverage {
   readonly weights: ParameterStore;
@@ -17,7 +17,7 @@ export class WeightAverage {
   readonly #decay: number;
   #swapped = false;
 
-  /** @param decay from 0, which is the weights as they are, to below 1 */
+  /** @param decay from 0, which keeps only the newest weights, to below 1 */
   constructor(weights: ParameterStore, decay: number) {
     if (!(decay >= 0 && decay < 1)) {
       throw new RangeError(`the decay of averaged weights is ${decay}; it must be from 0 to below 1`);
@@ -34,8 +34,8 @@ export class WeightAverage {
   }
 
   /**
-   * Takes over the average in a policy's folder.
-   * @throws Error when the folder holds none, RangeError when it is another model's
+   * Reads the average from a policy's folder.
+   * @throws Error when the folder holds none, RangeError when it belongs to another model
    */
   async read(folder: string, config: DecoderConfig): Promise<void> {
     const place = join(folder, AVERAGE_FOLDER);
@@ -51,7 +51,7 @@ export class WeightAverage {
     return saveModelAndHead(join(folder, AVERAGE_FOLDER), { ...model, weights: this.average });
   }
 
-  /** Takes the weights of another step in. */
+  /** Adds the weights after a step to the average. */
   follow(): void {
     const [average, weights] = [this.average.flat, this.weights.flat];
     for (let i = 0; i < average.length; i++) average[i] += (1 - this.#decay) * (weights[i] - average[i]);

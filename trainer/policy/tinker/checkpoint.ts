@@ -5,10 +5,10 @@ import { Value } from 'typebox/value';
 import { isThere } from '../../models/files/model-file.ts';
 import type { TinkerError, TinkerHttp } from './http.ts';
 
-/** The file in place of the weights, which the server keeps. */
+/** File in place of the weights, which the server keeps. */
 export const TINKER_FILE = 'tinker.json';
 
-/** Folder in that of a run, for a checkpoint that is not whole yet. */
+/** Subfolder of a run's folder for an incomplete checkpoint. */
 export const UNFINISHED = 'tinker.partial';
 /** Its parts become parts of an address. */
 const PATH = '^tinker:/(?:/(?!\\.{1,2}(?:/|$))[^/]+){2,}$';
@@ -84,7 +84,7 @@ export class KeptCheckpoints {
   paths: string[];
   readonly #http: TinkerHttp;
   readonly #options: KeptCheckpointsOptions;
-  /** Number of the first ones, of checkpoints that were never finished. */
+  /** Number of the first paths, which belong to checkpoints that were never finished. */
   #unfinished: number;
 
   private constructor(
@@ -99,14 +99,17 @@ export class KeptCheckpoints {
     this.paths = [...unfinished, ...kept];
   }
 
-  /** @param kept of the checkpoint that the run continues from; others that unfinished ones of its folder name are deleted next */
+  /**
+   * @param kept of the checkpoint that the run continues from; checkpoints that only its unfinished ones name are
+   * deleted next
+   */
   static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
     const named = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
     const unfinished = named.filter(path => !kept.includes(path));
     return new KeptCheckpoints(http, options, unfinished, kept);
   }
 
-  /** Deletes older ones than are kept, except one and those that the run's folder names. */
+  /** Deletes checkpoints beyond the kept number, except one and those that the run's folder names. */
   async deleteOlder(except: string): Promise<void> {
     const { keepCheckpoints, run } = this.#options;
     const count = Math.max(this.#unfinished, this.paths.length - keepCheckpoints);

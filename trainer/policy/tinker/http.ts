@@ -23,27 +23,27 @@ export interface TinkerHttpOptions {
 
 const RETRY: RetryPolicy = { ...DEFAULT_RETRY, baseMs: 500, maxDelayMs: 30_000, attempts: 6 };
 const TIMEOUT_MS = 90_000;
-/** Larger replies are refused: requests of training have 5 MB and replies less, and a sample some bytes a token. */
+/** Larger replies are rejected: training requests have 5 MB and their replies less, and a sample some bytes a token. */
 const MAX_REPLY_BYTES = 2 ** 24;
 const MAX_SAMPLE_BYTES = 2 ** 20;
 const SAMPLE_BYTES_PER_TOKEN = 64;
 const EXCERPT_LENGTH = 500;
 /** Longest id or path of a server. */
 const MAX_TEXT = 1024;
-/** Connections of samples, each of which holds one until it is done, and of all else. */
+/** Connections for samples, each busy until its sample is done, and for everything else. */
 const SAMPLING_CONNECTIONS = 256;
 const TRAINING_CONNECTIONS = 16;
 /** Least time between two polls of one result: servers should hold a poll, and some do not. */
 const POLL_MS = 250;
-/** A server that stays reachable and finishes nothing is given up after this many times the patience. */
+/** A server that stays reachable but finishes nothing is given up after this many times the patience. */
 const PENDING_PATIENCE = 6;
 
-/** The server is full or on its way back: it is waited for. */
+/** The server is full or restarting: requests wait for it. */
 const AWAY_STATUS: ReadonlySet<number> = new Set([425, 429, 502, 503, 504, 529]);
-/** The request may have been carried out, and is repeated under its number. */
+/** The request may have been carried out; it is repeated under its number. */
 const LOST_STATUS: ReadonlySet<number> = new Set([408, 409, 500]);
 const CHECK_KEY = 'Check the key in the variable of policy.tinker.token_env';
-/** Errors of undici that another attempt would meet too, and their meaning. */
+/** Errors of undici that every attempt would meet, and their meaning. */
 const HOPELESS: Readonly<Record<string, string>> = {
   UND_ERR_RES_EXCEEDED_MAX_SIZE: 'the reply is larger than any that was requested',
   UND_ERR_INVALID_ARG: `the request can't be sent. ${CHECK_KEY}`,
@@ -57,7 +57,7 @@ const HINTS: Readonly<Record<number, string>> = {
   429: 'The quota is used up, or the server is full',
 };
 
-/** A Tinker server refuses a request, or replies with something that no server may. */
+/** A Tinker server rejects a request, or its reply is invalid. */
 export class TinkerError extends FailedRequest {
   override readonly name = 'TinkerError';
   readonly failure: 'away' | 'lost' | 'final' = 'final';
@@ -76,12 +76,14 @@ export class TinkerError extends FailedRequest {
 /** A reply: a protobuf message where the server sends it, else JSON. */
 export type TinkerReply = Uint8Array | JsonObject;
 
-/** Purpose of a request: samples have separate connections, so that training never waits for them. */
+/** Purpose of a request: samples have separate connections, so training never waits for them. */
 export type Purpose = 'training' | 'sampling';
 
 type Method = 'GET' | 'POST' | 'DELETE';
 
-/** Requests to a Tinker server. Each is repeated with the same body until it has a reply, so that it must carry its number. */
+/**
+ * Requests to a Tinker server. Each is repeated with the same body until there is a reply, so it must carry its number.
+ */
 export class TinkerHttp {
   readonly url: string;
   readonly #apiKey: string;
@@ -89,7 +91,7 @@ export class TinkerHttp {
   readonly #retry: RetryPolicy;
   readonly #timeoutMs: number;
   readonly #availability: Availability;
-  /** The waits for a server that finishes no operation. */
+  /** Waits for a server that finishes no operation. */
   readonly #progress: Availability;
   #finishedAt = 0;
   readonly #closing = new AbortController();
@@ -221,7 +223,7 @@ export class TinkerHttp {
   }
 }
 
-/** @throws TinkerError for a refusal, and for a body that is not what the headers say */
+/** @throws TinkerError for a rejection, and for a body that does not match its headers */
 function readReply(
   where: string,
   status: number,

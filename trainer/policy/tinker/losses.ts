@@ -10,7 +10,7 @@ import { CROSS_ENTROPY, type TinkerLoss } from './training-session.ts';
 /** Arrays of a sequence by token: entry t belongs to token t, predicted from tokens < t. */
 type TokenArrays = Readonly<Record<string, Float32Array>>;
 
-/** The server's computation of a loss. */
+/** The server's route for a loss. */
 export interface LossRoute {
   readonly loss: TinkerLoss;
   /** The server's inputs of the loss, besides the targets, for the sequence at an index of the batch. */
@@ -31,7 +31,10 @@ export function scoredDatum({ tokenIds }: { readonly tokenIds: Int32Array }): Wi
   return datumOf(tokenIds, { weights: new Float32Array(tokenIds.length).fill(1) });
 }
 
-/** Inputs of an update besides log-probabilities. @throws RangeError naming the setting that the API has no room for */
+/**
+ * Inputs of an update besides log-probabilities.
+ * @throws RangeError naming a setting that the API does not have
+ */
 export function preparedLoss(sequences: readonly TrainingSequence[], settings: LossSettings): LossBatch {
   if (settings.entropyCoefficient > 0) {
     throw new RangeError(
@@ -43,9 +46,9 @@ export function preparedLoss(sequences: readonly TrainingSequence[], settings: L
 }
 
 /**
- * The server's own route of a loss where it computes the same, with aggregation, weights of sequences and off-policy weights in the
- * advantages; otherwise undefined, and {@link gradientRoute} takes one more forward pass. `dro` is such a one: the server's has no
- * mask, and would pull on the tokens of prompts.
+ * The server's own route of a loss, where its result is the same. Advantages include aggregation, sequence weights and
+ * off-policy weights. Undefined otherwise: {@link gradientRoute} then takes one more forward pass. `dro` is such a
+ * loss: the server's has no mask, and would act on prompt tokens.
  */
 export function lossRoute(
   { settings, structure, counts }: LossBatch,
@@ -54,7 +57,7 @@ export function lossRoute(
   const inputs = (sequence: TrainingSequence) => lossInputs(sequence, settings, structure, counts);
   const { policy, kl, crossEntropy, dualClip } = structure;
   if (policy === null) {
-    // A mean over weights is not a sum with them.
+    // A mean over weights differs from a weighted sum.
     if (reduction === 'mean' || kl !== null) return undefined;
     const arrays = (sequence: TrainingSequence) => ({ weights: inputs(sequence).crossEntropyWeights! });
     return { loss: CROSS_ENTROPY, arrays };
@@ -74,8 +77,8 @@ export function lossRoute(
 }
 
 /**
- * The gradient by log-probabilities as a loss of the server: with ratios of 1 the gradient of `importance_sampling` is that of
- * −Σ A·log π.
+ * The gradient by log-probabilities as a loss of the server: with ratios of 1, `importance_sampling` has the gradient
+ * of −Σ A·log π.
  */
 export function gradientRoute(
   gradients: readonly Float32Array[],
@@ -88,7 +91,7 @@ export function gradientRoute(
   return { loss: { lossFn: 'importance_sampling', lossConfig: {} }, arrays };
 }
 
-/** Datums of a step for a server that sums, or for one that averages: its means are then canceled. */
+/** Datums of a step for a server that sums, or for one that averages, with its means canceled. */
 export function stepData(
   sequences: readonly TrainingSequence[],
   { arrays }: LossRoute,

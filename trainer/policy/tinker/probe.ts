@@ -8,10 +8,10 @@ const PROBE_TOKENS = 8;
 const STILL = { learningRate: 0, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 };
 
 /**
- * Finds out by a separate model whether the server sums or averages, where it reports the norm of gradients; the model ends
- * without open gradients. The datum has the greatest token id, which the server must know.
+ * Finds out with a separate model whether the server sums or averages, if it reports the norm of gradients; the model
+ * has no open gradients at the end. The datum has the largest token id, which the server must know.
  * @returns false where the server reports no norm
- * @throws Error naming the setting that is wrong
+ * @throws Error naming the wrong setting
  */
 export async function probeServer(
   model: TinkerModel,
@@ -24,7 +24,7 @@ export async function probeServer(
     const read = await model.step(new Array(count).fill(datum), CROSS_ENTROPY, STILL);
     return gradientNorm((await read()).metrics);
   };
-  // The first step clears what a model before it may have left.
+  // The first step clears any gradients of an earlier model.
   await norm(1);
   const [once, twice] = [await norm(1), await norm(2)];
   if (once === undefined || twice === undefined || !(once > 0)) return false;

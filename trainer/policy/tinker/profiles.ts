@@ -1,4 +1,4 @@
-/** Servers with a known meaning of the Tinker API; the API does not say which one replies. */
+/** Servers of the Tinker API with known behavior; the API does not identify the server. */
 export const TINKER_SERVERS = ['service', 'skyrl', 'skyrl-jax', 'ragen'] as const;
 export type TinkerServer = (typeof TINKER_SERVERS)[number];
 

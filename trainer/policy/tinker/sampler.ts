@@ -13,10 +13,10 @@ import type { TinkerCheckpoint } from './checkpoint.ts';
 import { TinkerError, type TinkerHttp } from './http.ts';
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 
-/** Times that a sample is submitted where the server drops its result, or returns one that no server may. */
+/** Most submissions of a sample after lost or invalid results. */
 const SUBMISSIONS = 4;
 const GREATEST_SEED = 2 ** 31 - 1;
-/** Neither top-k nor top-p, and a single token: the least that comes with log-probabilities of a prompt. */
+/** No top-k or top-p, and a single token: the smallest request with log-probabilities of a prompt. */
 const SCORE = { max_tokens: 1, temperature: 1, top_k: -1, top_p: 1 };
 
 export interface TinkerSamplerOptions {
@@ -27,7 +27,7 @@ export interface TinkerSamplerOptions {
   readonly decode?: Decode;
 }
 
-/** Samples of a Tinker server, as an engine: names of weights are ids of samplers, which exist before they are named here. */
+/** Samples of a Tinker server, as an engine: names of weights are ids of existing samplers. */
 export class TinkerSampler implements EngineClient {
   /** A sampler keeps its weights; otherwise the next one waits for the requests under the last. */
   readonly versioned: boolean;
@@ -62,7 +62,7 @@ export class TinkerSampler implements EngineClient {
     }
   }
 
-  /** @throws EngineError for a sample that no server may return */
+  /** @throws EngineError for an invalid sample */
   #replyOf({ sequences }: SampleResponse, call: EngineCall): EngineReply {
     if (!sequences[0]?.logprobs)
       throw new EngineError(`${this.url}: a sample came without a sequence with log-probabilities`);
@@ -135,7 +135,7 @@ export class TinkerSampler implements EngineClient {
         const read = await this.#http.submit('asample', { ...request, seq_id }, 'sampling');
         return take(this.#http.decoded(await read(), decodeSampleResponse, 'asample'));
       } catch (error) {
-        // A sample changes nothing, so that it can be taken again.
+        // A sample changes nothing, so it can be repeated.
         const canPass = error instanceof EngineError || (error as TinkerError).status === 410;
         if (!canPass || submission === SUBMISSIONS) throw error;
       }
@@ -143,7 +143,7 @@ export class TinkerSampler implements EngineClient {
   }
 }
 
-/** @throws RangeError for what the API does not have */
+/** @throws RangeError for parameters that the API does not have */
 function parametersOf(sampling: EngineCall['sampling']): object {
   const { temperature, top_k = -1, top_p = 1, ...lacking } = changedSamplingFields(sampling);
   const [name] = Object.keys(lacking);

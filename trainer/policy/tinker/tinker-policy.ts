@@ -43,9 +43,9 @@ import {
   within,
 } from './training-session.ts';
 
-/** log p of a token is not above this: sums of float32 end a little above 0. */
+/** Upper limit of log p: sums of float32 may end slightly above 0. */
 const MAX_LOG_PROB = 1e-3;
-/** Milliseconds that the end of a run waits for the server to drop its model. */
+/** Milliseconds to wait at the end of a run for the server to drop its model. */
 const UNLOAD_MS = 5_000;
 
 export interface TinkerPolicyOptions
@@ -57,7 +57,7 @@ export interface TinkerPolicyOptions
   readonly folder?: string;
   /** Seconds after which the server drops a checkpoint; null: it stays. */
   readonly ttlSeconds: number | null;
-  /** Versions before the newest that are sampled from, for requests in progress. */
+  /** Number of versions before the newest that stay available for requests in progress. */
   readonly olderVersions: number;
   /** Prices of a million tokens, in any currency. */
   readonly prices: { readonly prefill: number; readonly sample: number; readonly train: number };
@@ -68,12 +68,12 @@ export interface TinkerPolicyOptions
 }
 
 /**
- * A policy with LoRA adapters at a Tinker server, which samples, scores and learns; losses, advantages and everything else stay here.
- * Checkpoints lie at the server, and their folder names them.
+ * A policy with LoRA adapters at a Tinker server, which samples, scores and learns; losses, advantages and everything
+ * else are computed here. Checkpoints are at the server, and their folder names them.
  */
 export class TinkerPolicy implements TrainedPolicy {
   readonly description: string;
-  /** The server does not say. */
+  /** The server does not report it. */
   readonly parameterCount = 0;
   readonly vocabularySize: number;
   readonly maxSequenceLength: number;
@@ -89,11 +89,11 @@ export class TinkerPolicy implements TrainedPolicy {
   readonly #published: number[] = [];
   readonly #kept: KeptCheckpoints;
   readonly #tokens: TinkerCheckpoint['tokens'];
-  /** Tokens at the last call for metrics. */
+  /** Token counts at the last call for metrics. */
   #shown: TinkerCheckpoint['tokens'];
   #model: TinkerModel;
   #version: number;
-  /** The checkpoint of the version as it is, where there is one. */
+  /** The checkpoint of the present version, if there is one. */
   #saved: { readonly version: number; readonly path: string } | undefined;
   #reference: Promise<string> | undefined;
   /** Submissions follow one another: a later one sees the changes of an earlier one. */
@@ -139,7 +139,7 @@ export class TinkerPolicy implements TrainedPolicy {
 
   /**
    * Opens a model at the server, new or from a checkpoint.
-   * @throws Error naming the setting that does not fit the server; TinkerError for its refusals
+   * @throws Error naming the setting that does not fit the server; TinkerError for its rejections
    */
   static async open(options: TinkerPolicyOptions): Promise<TinkerPolicy> {
     const { server, vocabularySize, folder, note } = options;
@@ -183,7 +183,10 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#generator.release(sequenceId);
   }
 
-  /** Entropies are NaN: the API does not return them. @throws RangeError for what it cannot score */
+  /**
+   * Entropies are NaN: the API does not return them.
+   * @throws RangeError for requests it cannot score
+   */
   async score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
     const data = this.#counted(sequences.map(scoredDatum));
@@ -202,7 +205,7 @@ export class TinkerPolicy implements TrainedPolicy {
     return Promise.all(sequences.map(score));
   }
 
-  /** The reference is the base model, for every folder: adapters begin as nothing. */
+  /** The reference is always the base model: fresh adapters change nothing. */
   async loadReference(): Promise<void> {}
 
   async scoreContinuations(
@@ -225,7 +228,7 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   /**
-   * One optimizer step at the server. It is sent once; where its result gets lost or is wrong, the error says so, and the run
+   * One optimizer step at the server. It is sent once; if its result is lost or wrong, the error says so, and the run
    * continues from its last checkpoint.
    * @throws RangeError for settings or sequences that do not fit, before anything is sent; TinkerError
    */
@@ -291,7 +294,7 @@ export class TinkerPolicy implements TrainedPolicy {
     await this.#losses.close();
   }
 
-  /** @returns reads the result of the step in progress, and its metrics where they are known before it */
+  /** @returns a function that reads the result of the step in progress, and its metrics if they are known before it */
   async #submitStep(batch: LossBatch, optimizer: UpdateSettings['optimizer']) {
     const { sequences } = batch;
     let route = lossRoute(batch, this.#profile);
@@ -307,7 +310,10 @@ export class TinkerPolicy implements TrainedPolicy {
     return { read: await this.#model.step(data, route.loss, optimizer), found };
   }
 
-  /** log π of the tokens that are trained. @throws TinkerError for one that can be none */
+  /**
+   * log π of the trained tokens.
+   * @throws TinkerError for an impossible one
+   */
   #trained({ sequences }: LossBatch, { logProbs }: TinkerStep): Float32Array[] {
     return sequences.map((sequence, i) => {
       const lossMask = predictedTokens(sequence);
@@ -339,7 +345,7 @@ export class TinkerPolicy implements TrainedPolicy {
     );
   }
 
-  /** Counts what is trained on and scored, and refuses numbers that are none. */
+  /** Counts trained and scored tokens, and rejects numbers that are not finite. */
   #counted(data: readonly WireDatum[]): readonly WireDatum[] {
     for (const { tokens, inputs } of data) {
       this.#tokens.trained += tokens.length;
@@ -377,7 +383,7 @@ export class TinkerPolicy implements TrainedPolicy {
     return metrics;
   }
 
-  /** Path of a checkpoint of the weights as they are. */
+  /** Path of a checkpoint of the present weights. */
   async #checkpointPath(): Promise<string> {
     const version = this.#version;
     if (this.#saved?.version === version) return this.#saved.path;
@@ -385,7 +391,7 @@ export class TinkerPolicy implements TrainedPolicy {
     const name = `v${String(version).padStart(6, '0')}`;
     const path = await this.#queue.run(async () => {
       const expected = `tinker://${this.#model.id}/weights/${name}`;
-      // Killed before it has named the checkpoint, the run finds it by this, and deletes it later.
+      // A run killed before it has named the checkpoint finds it by this, and deletes it later.
       if (run !== undefined && isTinkerPath(expected)) await this.#name(expected, join(run, UNFINISHED));
       return this.#model.save(name, ttlSeconds);
     });

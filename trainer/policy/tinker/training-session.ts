@@ -11,7 +11,7 @@ import { excerpt, TinkerError, type TinkerHttp, type TinkerReply } from './http.
 import { TINKER_PROFILES, type TinkerServer } from './profiles.ts';
 
 const HEARTBEAT_MS = 10_000;
-/** Milliseconds that the end of a session waits for the server. */
+/** Milliseconds to wait for the server at the end of a session. */
 const FINISH_MS = 2_000;
 /** A request has at most this many datums, and about this many bytes (the SDK's limits). */
 const MAX_DATUMS = 1024;
@@ -19,7 +19,7 @@ const MAX_BYTES = 5_000_000;
 /** Bytes of a token in a datum: its id, its target, and a number of each input. */
 const BYTES_PER_TOKEN = 12;
 
-/** Adapters that a model learns. */
+/** Settings of a model's adapters. */
 export interface TinkerLora {
   readonly rank: number;
   readonly seed: number;
@@ -33,7 +33,7 @@ export const CROSS_ENTROPY: TinkerLoss = { lossFn: 'cross_entropy', lossConfig: 
 
 export interface TinkerSessionOptions {
   readonly server: TinkerServer;
-  /** Name of the base model, as the server knows it. */
+  /** The server's name of the base model. */
   readonly baseModel: string;
   readonly lora: TinkerLora;
   readonly heartbeatMs?: number;
@@ -67,7 +67,7 @@ export class TinkerSession {
     return new TinkerSession(http, http.textOf(reply, 'session_id', 'create_session'), options);
   }
 
-  /** A new model of the base: its adapters change nothing yet. */
+  /** Creates a model of the base; its adapters change nothing yet. */
   createModel(): Promise<TinkerModel> {
     const { rank, seed, mlp, attention } = this.#options.lora;
     const lora_config = { rank, seed, train_unembed: false, train_mlp: mlp, train_attn: attention };
@@ -76,7 +76,7 @@ export class TinkerSession {
     return this.#model('create_model', { base_model, lora_config, optimizer_config });
   }
 
-  /** A model as a checkpoint has it, with the optimizer's state or without. */
+  /** Creates a model from a checkpoint, with or without the optimizer's state. */
   async loadModel(path: string, optimizer: boolean): Promise<TinkerModel> {
     const request = { path, optimizer };
     if (TINKER_PROFILES[this.#options.server].loadCreates) return this.#model('load_weights', request);
@@ -136,15 +136,15 @@ export async function within(ms: number, work: Promise<unknown>): Promise<void> 
   await Promise.race([work.catch(() => {}), new Promise(resolve => setTimeout(resolve, ms).unref())]);
 }
 
-/** Log-probabilities of targets by datum, and what the server measured. */
+/** Log-probabilities of targets by datum, and the server's metrics. */
 export interface TinkerStep {
   readonly logProbs: readonly Float32Array[];
   readonly metrics: { readonly [name: string]: unknown };
 }
 
 /**
- * A model that learns. Its operations are numbered: the caller submits one after the other, and reads results when it likes. After a
- * submission that failed none is sent, because a number would be missing.
+ * A learning model. Its operations are numbered: the caller submits one after the other, and reads results at any time.
+ * After a failed submission nothing is sent, because a number would be missing.
  */
 export class TinkerModel {
   readonly id: string;
@@ -157,7 +157,10 @@ export class TinkerModel {
     this.id = id;
   }
 
-  /** Submits datums; adds their gradient unless `forwardOnly`. @returns reads log p of their targets in nats */
+  /**
+   * Submits datums; adds their gradient unless `forwardOnly`.
+   * @returns a function that reads log p of their targets in nats
+   */
   async forward(
     data: readonly WireDatum[],
     loss = CROSS_ENTROPY,
@@ -179,7 +182,7 @@ export class TinkerModel {
     };
   }
 
-  /** Submits one optimizer step, all of it before anything is waited for: what is submitted next comes after it. */
+  /** Submits one whole optimizer step before it waits for any result, so later submissions come after the step. */
   async step(
     data: readonly WireDatum[],
     loss: TinkerLoss,
@@ -202,7 +205,7 @@ export class TinkerModel {
     return this.run('save_weights', { path, ...ttl }, 'path');
   }
 
-  /** @returns id of a sampler of the weights as they are after all that was submitted before */
+  /** @returns id of a sampler of the weights after all earlier submissions */
   saveForSampler(): Promise<string> {
     const request = { sampling_session_seq_id: this.#session.nextSampler(), kind: 'snapshot' };
     return this.run('save_weights_for_sampler', request, 'sampling_session_id');
@@ -249,7 +252,7 @@ export class TinkerModel {
   }
 }
 
-/** Cuts datums into requests that servers take. */
+/** Splits datums into requests that servers accept. */
 function* chunked(data: readonly WireDatum[]): Generator<readonly WireDatum[]> {
   let part: WireDatum[] = [];
   let bytes = 0;

@@ -6,9 +6,9 @@ interface Home {
 }
 
 /**
- * Deals sequences that are generated to workers. A new one goes to the worker with the fewest, or to the one that computes the
- * same prompt for another: where the prompt has at least as many tokens as may be sampled for the sequences that this worker has
- * more.
+ * Assigns sequences to workers for generation. A new one goes to the worker with the fewest, or to a worker that
+ * computes the same prompt for another sequence. The latter needs a prompt of at least as many tokens as may be sampled
+ * for the extra sequences of that worker.
  */
 export class Homes {
   /** By open sequence. */
@@ -63,7 +63,7 @@ export class Homes {
     return worker;
   }
 
-  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it continues. */
+  /** A parked sequence stays with its worker, but does not count for new assignments until it continues. */
   park(sequenceId: number): void {
     const home = this.#homes.get(sequenceId);
     if (home === undefined || this.#parked.has(sequenceId)) return;
@@ -72,7 +72,7 @@ export class Homes {
   }
 }
 
-/** FNV-1a over token ids. Two prompts with one hash only share a worker. */
+/** FNV-1a over token ids. Two prompts with the same hash only share a worker. */
 function hash(tokens: ArrayLike<number>): number {
   let value = 0x811c9dc5;
   for (let i = 0; i < tokens.length; i++) value = Math.imul(value ^ tokens[i], 0x01000193);

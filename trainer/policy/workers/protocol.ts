@@ -13,7 +13,7 @@ import type {
   ScoreSettings,
 } from '../policy.ts';
 
-/** Data that a worker starts with. Weights, moments and gradients are shared memory, seen by all. */
+/** Initial data of a worker. Weights, moments and gradients are shared memory, visible to all. */
 export interface WorkerSetup {
   readonly index: number;
   readonly config: DecoderConfig;
@@ -33,7 +33,7 @@ export interface WorkerSetup {
   readonly grammars: Grammars;
   /** A tokenizer's files by name, where there is one. */
   readonly files: { readonly [name: string]: string };
-  /** Sequences in the middle of a response continue from the cache of older weights. */
+  /** Unfinished responses continue from the cache of older weights. */
   readonly keepStaleCache: boolean;
   /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
@@ -64,9 +64,7 @@ export interface WeightSlice {
   readonly end: number;
 }
 
-/**
- * What a worker is asked. From `gradients` until `resume` it does not generate, because weights are about to change.
- */
+/** A request to a worker. From `gradients` until `resume` it does not generate, because weights are about to change. */
 export type WorkerTask =
   | {
       readonly kind: 'score';
@@ -110,7 +108,7 @@ export type WorkerTask =
       readonly scale: number;
       readonly optimizer: OptimizerSettings;
     }
-  /** Brings weights and moments from the device, where they are learned there. */
+  /** Copies weights and moments from the device, if learning runs there. */
   | { readonly kind: 'download' }
   | { readonly kind: 'hold' }
   | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
@@ -136,7 +134,7 @@ export type SequenceOrder =
       readonly kind: 'generate';
       readonly id: number;
       readonly request: GenerateRequest;
-      /** Its tokens are reported as they are sampled. */
+      /** Its tokens are reported when they are sampled. */
       readonly watched: boolean;
     }
   | { readonly kind: 'release'; readonly sequenceId: number };

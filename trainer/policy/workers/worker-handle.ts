@@ -15,8 +15,8 @@ interface Pending {
 }
 
 /**
- * The main thread's end of a worker: numbered requests and their answers. When the thread dies, everything pending and
- * everything later is rejected with the reason. What concerns sequences within one turn of the event loop goes in one message.
+ * The main thread's end of a worker: numbered requests and their answers. When the thread dies, all pending and later
+ * requests are rejected with the reason. Orders for sequences within one turn of the event loop share one message.
  */
 export class WorkerHandle {
   readonly #worker: Worker;
@@ -51,7 +51,7 @@ export class WorkerHandle {
     return handle;
   }
 
-  /** Runtime and device, for people. */
+  /** Readable name of runtime and device. */
   get runtime(): string {
     return this.#runtime;
   }
@@ -90,7 +90,7 @@ export class WorkerHandle {
     await this.#exited;
   }
 
-  /** Ends the thread at once, wherever it is; what is pending fails. */
+  /** Ends the thread at once; pending requests fail. */
   async terminate(): Promise<void> {
     await this.#worker.terminate();
   }

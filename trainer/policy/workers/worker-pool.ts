@@ -10,21 +10,21 @@ import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
 import { sliceWeights } from './worker-setups.ts';
 
-/** Weights that the workers share, and what they leave for each other. */
+/** Vectors that the workers share. */
 export interface SharedVectors {
-  /** Elements of the vector that is learned. */
+  /** Elements of the learned vector. */
   readonly length: number;
-  /** Σ g² of each block of the gradient that was added up. */
+  /** Σ g² of each block of the summed gradient. */
   readonly squares: Float64Array;
 }
 
 /**
- * The worker threads of a local policy. A sequence that is generated has one of them as its home; what is scored or learned is
- * dealt out, and each works on a slice of the weights that they share.
+ * The worker threads of a local policy. Each generating sequence belongs to one of them. Scoring and learning are split
+ * among them, and each works on a slice of the shared weights.
  */
 export class WorkerPool {
   readonly #workers: readonly WorkerHandle[];
-  /** Elements of the vector that is learned. */
+  /** Elements of the learned vector. */
   readonly #length: number;
   readonly #slices: readonly WeightSlice[];
   readonly #squares: Float64Array;
@@ -38,7 +38,10 @@ export class WorkerPool {
     this.#homes = new Homes(workers.length);
   }
 
-  /** Starts a thread for each setup. @throws why one of them cannot start; the others are ended then */
+  /**
+   * Starts a thread for each setup.
+   * @throws Error why one of them cannot start; the others are then ended
+   */
   static async start(setups: readonly WorkerSetup[], vectors: SharedVectors): Promise<WorkerPool> {
     const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
     const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
@@ -48,7 +51,7 @@ export class WorkerPool {
     throw failure.reason;
   }
 
-  /** Runtime and number of workers, for people. */
+  /** Readable name of the runtime, with the number of workers. */
   get description(): string {
     const count = this.#workers.length;
     return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
@@ -64,7 +67,7 @@ export class WorkerPool {
     if (worker !== undefined) this.#workers[worker].release(sequenceId);
   }
 
-  /** A sequence stays with its worker, but counts no more when new ones are dealt out, until it continues. */
+  /** A parked sequence stays with its worker, but does not count for new assignments until it continues. */
   park(sequenceId: number): void {
     this.#homes.park(sequenceId);
   }
@@ -116,7 +119,7 @@ export class WorkerPool {
     return sums;
   }
 
-  /** Adds up the gradient of a batch, a share in each worker, and leaves it to them. */
+  /** Computes the gradient of a batch, a share in each worker, and leaves it there. */
   async addGradient(task: GradientTask): Promise<GradientReport> {
     const shares = this.#deal(task.sequences);
     const parts = await Promise.all(
@@ -141,8 +144,8 @@ export class WorkerPool {
   }
 
   /**
-   * Gradients of the loss's components over several batches, each dealt out to all workers.
-   * @param newStore makes room for a gradient that a worker adds up
+   * Gradients of the loss's components over several batches, each split among all workers.
+   * @param newStore allocates a worker's gradient
    * @returns the components of each batch's loss, and the inner products of all gradients
    */
   async decompose(
@@ -177,17 +180,17 @@ export class WorkerPool {
     return { losses, products };
   }
 
-  /** Has every worker do the same. */
+  /** Sends the same task to every worker. */
   all(task: WorkerTask): Promise<unknown> {
     return Promise.all(this.#workers.map(worker => worker.run(task)));
   }
 
-  /** Has every worker do something with its slice of the weights. */
+  /** Sends a task to every worker for its slice of the weights. */
   onSlices(make: (slice: WeightSlice) => WorkerTask): Promise<unknown> {
     return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
   }
 
-  /** Ends the threads; what is still pending is rejected. */
+  /** Ends the threads; pending calls are rejected. */
   async close(): Promise<void> {
     await Promise.all(this.#workers.map(worker => worker.close()));
   }

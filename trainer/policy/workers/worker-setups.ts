@@ -5,7 +5,7 @@ import { openSequences, workerCount } from '../options.ts';
 import type { PolicyParts } from '../parts.ts';
 import type { WeightSlice, WorkerSetup } from './protocol.ts';
 
-/** Data that each worker starts with. */
+/** Initial data of each worker. */
 export function workerSetups({
   options,
   config,
@@ -51,7 +51,7 @@ export function workerSetups({
   }));
 }
 
-/** Cuts [0, length) into one slice a worker, on borders of norm blocks. */
+/** Splits [0, length) into one slice a worker, on borders of norm blocks. */
 export function sliceWeights(length: number, workers: number): WeightSlice[] {
   const blocks = Math.ceil(length / NORM_BLOCK);
   const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);

@@ -25,12 +25,15 @@ import type {
   WorkerTask,
 } from './protocol.ts';
 
-/** So long do watched tokens wait for more, but for the first of a response: to report and to send one costs more than to sample it. */
+/**
+ * Time that watched tokens wait for more, except the first of a response: reporting and sending one costs more than
+ * sampling it.
+ */
 const WATCH_INTERVAL_MS = 20;
 
 /**
- * One worker thread of a local policy: generates for its sequences, and takes its share of scores and updates. Does one
- * thing at a time: tasks in the order they came, and ticks of the engine in between.
+ * One worker thread of a local policy: generates for its sequences, and does its share of scores and updates. It does
+ * one thing at a time: tasks in order of arrival, and ticks of the engine in between.
  */
 class PolicyWorker {
   readonly #port: MessagePort;
@@ -38,7 +41,7 @@ class PolicyWorker {
   readonly #runtime: Runtime;
   readonly #weights: ParameterStore;
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
-  /** Learner of a runtime with separate memory, once something has been learned. */
+  /** Learner of a runtime with separate memory, once learning has begun. */
   #learner: Learner | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
@@ -52,7 +55,7 @@ class PolicyWorker {
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
   #finished: NumberedGeneration[] = [];
   #sampled: NumberedToken[] = [];
-  /** True if the tokens in `#sampled` are to be reported at once. */
+  /** True if the tokens in `#sampled` must be reported at once. */
   #urgent = false;
   #reportedAt = 0;
   #held = false;
@@ -147,7 +150,7 @@ class PolicyWorker {
         else if (this.#engine.busy && !this.#held) await this.#tick();
         else break;
         this.#report(false);
-        // A tick need not give way to the event loop: messages come in here.
+        // A tick need not yield to the event loop: messages arrive here.
         await nextTurn();
       }
       this.#report(true);
@@ -244,7 +247,7 @@ class PolicyWorker {
     blockSquares(sum, start, end, this.#squares);
   }
 
-  /** @param now tokens that could wait are reported, too */
+  /** @param now also reports tokens that could wait */
   #report(now: boolean): void {
     if (this.#finished.length === 0) {
       if (this.#sampled.length === 0) return;
@@ -262,7 +265,7 @@ class PolicyWorker {
   }
 }
 
-/** Encodes and decodes by the tokenizer in these files, which is read when the first request asks for it. */
+/** Encodes and decodes with the tokenizer in these files, which is read at the first request. */
 function codecOf(files: WorkerSetup['files']): Pick<EngineOptions, 'encode' | 'decode'> {
   let read: Tokenizer | null = null;
   const tokenizer = () => {
