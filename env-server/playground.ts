@@ -13,7 +13,7 @@ const WITH_RUNS = '<html lang="en" data-runs="runs/">';
  * @param hasRuns whether the server shows training runs, so that the page links them
  */
 export function addPlayground(app: FastifyInstance, hasRuns = false): void {
-  const assets = new Assets([PAGE, 'shared/scheduling/serial-queue.ts', 'shared/shell-word.ts', ...LOOK]);
+  const assets = new Assets([PAGE, 'shared/shell-word.ts', ...LOOK]);
   const routes = [
     { url: '/', pathOf: () => `${PAGE}/page.html` },
     { url: '/site/components', pathOf: () => 'site/components/gallery.html' },

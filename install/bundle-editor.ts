@@ -1,12 +1,12 @@
 /**
  * Bundles the editor of programs for browsers, because CodeMirror comes as fourteen packages of ten times its size:
- * `npm run editor` writes site/playground/play/codemirror.mjs with what codemirror.d.mts names.
+ * `npm run editor` writes site/player/codemirror.mjs with what codemirror.d.mts names.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 
-const FOLDER = join(import.meta.dirname, '../site/playground/play');
+const FOLDER = join(import.meta.dirname, '../site/player');
 export const BUNDLE = join(FOLDER, 'codemirror.mjs');
 /** The license asks for it in every copy. */
 const NOTICE = `/*! CodeMirror 6 and Lezer, MIT License. Copyright (C) by Marijn Haverbeke and others.

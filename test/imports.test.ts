@@ -8,15 +8,22 @@ import { type ImportGraph, importCircles, readImports } from './import-graph.tes
 const RULES: Readonly<Record<string, readonly string[]>> = {
   shared: [],
   'site/boards': ['shared/json.ts', 'site/components'],
-  'site/components': ['shared/json.ts'],
+  'site/components': ['openapi/schema.d.ts', 'shared/json.ts'],
   'site/compute': ['shared/end-names.ts', 'shared/json.ts', 'shared/run-folder'],
-  'site/playground': [
+  'site/player': [
     'openapi/schema.d.ts',
+    'shared/json.ts',
+    'shared/scheduling/serial-queue.ts',
+    'site/boards',
+    'site/components',
+  ],
+  'site/playground': [
     'shared/json.ts',
     'shared/scheduling/serial-queue.ts',
     'shared/shell-word.ts',
     'site/boards',
     'site/components',
+    'site/player',
   ],
   'site/runs': [
     'shared/json.ts',
@@ -25,6 +32,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'site/boards',
     'site/components',
     'site/compute',
+    'site/player',
     'site/server',
   ],
   'site/server': ['shared', 'site/compute'],

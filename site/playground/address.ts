@@ -1,4 +1,5 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
+import type { Json } from '../../shared/json.ts';
+import type { PlayStart } from '../player/session-state.ts';
 
 /** Position in the page: the part of its address behind `#`. */
 export type Address =
@@ -18,19 +19,7 @@ export interface WatchAddress {
   readonly page?: number;
 }
 
-/** A start, and the actions that lead from it to where the visitor plays on. */
-export interface PlayAddress {
-  readonly view: 'play';
-  readonly envId?: string;
-  readonly preset?: string;
-  readonly seed?: number;
-  /** Besides the preset. */
-  readonly config?: JsonObject;
-  readonly wrappers?: readonly Json[];
-  readonly options?: JsonObject;
-  readonly format?: string;
-  readonly actions?: readonly Json[];
-}
+export type PlayAddress = { readonly view: 'play' } & PlayStart;
 
 /** Filters of the wall of sessions. */
 const FILTERS = ['env', 'group', 'client'] as const;

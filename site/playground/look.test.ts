@@ -1,5 +1,6 @@
 import type { Route, ViewportSize } from 'playwright-core';
 import t from 'tap';
+import type { Session } from '../player/wire.ts';
 import {
   accessibilityProblems,
   hold,
@@ -8,7 +9,6 @@ import {
   seeBoardOf,
   skip,
 } from './browser.test-data.ts';
-import type { Session } from './client/wire.ts';
 
 /** Themes and sizes together: axe takes a second for each. The last differs from the one before in colors only. */
 const LOOKS: readonly (readonly ['light' | 'dark', ViewportSize, (readonly string[])?])[] = [

@@ -1,12 +1,12 @@
 import { render } from 'preact';
 import { SiteHeader, type SitePage } from '../components/header.ts';
 import { html } from '../components/html.ts';
+import { PlaySession } from '../player/play-session.ts';
 import { type Address, formatAddress, parseAddress } from './address.ts';
 import { Client } from './client/client.ts';
 import { ConnectionBadge, ConnectionBanner, TokenBar } from './components/notices.ts';
 import { EnvironmentsView } from './environments/environments-view.ts';
 import { EnvironmentList } from './play/environment-picker.ts';
-import { PlaySession } from './play/play-session.ts';
 import { PlayView } from './play/play-view.ts';
 import { RegisterView } from './register/register-view.ts';
 import { Registrar } from './register/registrar.ts';
@@ -28,7 +28,9 @@ const announce = (text: string) => {
 const client = new Client();
 // What outlives its view: the visitor comes back to it.
 const list = new EnvironmentList(client);
-const session = new PlaySession(client, { announce, onaddress: rewriteAddress });
+const session = new PlaySession(client);
+session.announce = announce;
+session.onchange = start => rewriteAddress({ view: 'play', ...start });
 const registrar = new Registrar(client);
 
 /** The hash that is shown. A newer one may be in the address bar already: its event comes later. */

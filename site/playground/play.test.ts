@@ -1,5 +1,6 @@
 import t from 'tap';
 import { until } from '../../test/until.test-data.ts';
+import type { Session } from '../player/wire.ts';
 import {
   figure,
   hold,
@@ -11,7 +12,6 @@ import {
   seeFigure,
   skip,
 } from './browser.test-data.ts';
-import type { Session } from './client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);

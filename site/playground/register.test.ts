@@ -1,8 +1,8 @@
 import type { Page } from 'playwright-core';
 import t from 'tap';
 import { until } from '../../test/until.test-data.ts';
+import type { Schemas } from '../player/wire.ts';
 import { openPlayground, skip } from './browser.test-data.ts';
-import type { Schemas } from './client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);

@@ -4,8 +4,8 @@ import t from 'tap';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
+import type { Schemas } from '../player/wire.ts';
 import { hold, lastCurl, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
-import type { Schemas } from './client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);

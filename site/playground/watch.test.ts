@@ -1,6 +1,7 @@
 import t from 'tap';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { until } from '../../test/until.test-data.ts';
+import type { Environment, Session, StepResult } from '../player/wire.ts';
 import {
   figure,
   observation,
@@ -10,7 +11,6 @@ import {
   seeFigure,
   skip,
 } from './browser.test-data.ts';
-import type { Environment, Session, StepResult } from './client/wire.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);

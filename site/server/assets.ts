@@ -31,8 +31,14 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
   [BUNDLE]: 'text/javascript; charset=utf-8',
   [SCRIPT]: 'text/javascript; charset=utf-8',
 };
-/** Folders that all pages of the site load. */
-export const LOOK = ['site/boards', 'site/components', 'site/styles'];
+/** Folders and files that the pages of both programs load. */
+export const LOOK = [
+  'shared/scheduling/serial-queue.ts',
+  'site/boards',
+  'site/components',
+  'site/player',
+  'site/styles',
+];
 /** Folders and files of the run pages. */
 export const RUN_PAGES = [
   'site/runs',

@@ -1,6 +1,15 @@
+import {
+  ask,
+  failureOf,
+  type RequestOptions,
+  setToken,
+  textOfReply,
+  token,
+} from '../../components/request.ts';
+import type { BatchItem, BatchReply, EnvironmentServer, Operation } from '../../player/server.ts';
+import type { Schemas } from '../../player/wire.ts';
 import type { CurlRequest } from './code-lines.ts';
 import { Connection } from './connection.ts';
-import type { ProblemReply, Schemas } from './wire.ts';
 
 /** A request and its reply, as the page shows them. */
 export interface Exchange {
@@ -10,48 +19,33 @@ export interface Exchange {
   readonly reply: string;
 }
 
-/** The server refused a request, or failed. */
-export class RequestFailed extends Error {
-  readonly problem: ProblemReply;
-
-  constructor(problem: ProblemReply) {
-    super(problem.detail);
-    this.name = 'RequestFailed';
-    this.problem = problem;
-  }
-}
-
-/** The server did not answer. */
-class ServerAway extends Error {
-  constructor(cause: unknown) {
-    super('The server does not answer.', { cause });
-    this.name = 'ServerAway';
-  }
-}
-
-interface RequestOptions {
-  readonly body?: unknown;
+interface CallOptions extends Pick<RequestOptions, 'body' | 'keepalive'> {
   /** The page asks on its own account: not shown as an exchange. */
   readonly quiet?: boolean;
-  /** The page may be gone before the reply. */
-  readonly keepalive?: boolean;
 }
 
-type BatchItem = { readonly op: Schemas['BatchItem']['op']; readonly [key: string]: unknown };
-type BatchReply = Schemas['BatchReply'];
-
-/** Key under which browsers keep the token, as long as the tab is open. */
-const TOKEN_KEY = 'ragen-token';
+/** Method and path of an operation; `{}` stands for the session or environment that it is about. */
+const ROUTES: { readonly [operation in Operation]: readonly [method: string, path: string] } = {
+  get_environment: ['GET', 'v1/envs/{}'],
+  describe_environment: ['POST', 'v1/envs/{}/describe'],
+  create: ['POST', 'v1/sessions'],
+  step: ['POST', 'v1/sessions/{}/step'],
+  reset: ['POST', 'v1/sessions/{}/reset'],
+  snapshot: ['POST', 'v1/sessions/{}/snapshot'],
+  restore: ['POST', 'v1/sessions/{}/restore'],
+  reference: ['POST', 'v1/sessions/{}/reference'],
+  render: ['GET', 'v1/sessions/{}/render?mode=structured'],
+  close: ['DELETE', 'v1/sessions/{}'],
+};
+/** Operations by which the visitor plays: shown as exchanges. */
+const SHOWN: ReadonlySet<Operation> = new Set(['create', 'step', 'reset', 'restore']);
 const UNAUTHORIZED = 401;
 const DRAINING = 503;
-/** Characters shown of a reply that is no problem document. */
-const MAX_REPLY_LENGTH = 500;
-
 /** Exchanges that are kept to be shown. */
 const MAX_EXCHANGES = 200;
 
 /** Talks to the server that the page came from; dispatches `exchange` and `unauthorized`. */
-export class Client extends EventTarget {
+export class Client extends EventTarget implements EnvironmentServer {
   /** Requests of the visitor, the last one last. */
   exchanges: readonly Exchange[] = [];
   readonly connection = new Connection(async () => {
@@ -62,22 +56,21 @@ export class Client extends EventTarget {
   });
 
   get token(): string {
-    return sessionStorage.getItem(TOKEN_KEY) ?? '';
+    return token();
   }
 
-  set token(token: string) {
-    if (token === '') sessionStorage.removeItem(TOKEN_KEY);
-    else sessionStorage.setItem(TOKEN_KEY, token);
+  set token(value: string) {
+    setToken(value);
   }
 
   /** @throws RequestFailed, ServerAway */
-  async json<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
+  async json<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
     const text = await this.#send(method, path, options);
     return text === '' ? (undefined as T) : JSON.parse(text);
   }
 
   /** @throws RequestFailed, ServerAway */
-  async text(path: string, options: RequestOptions = {}): Promise<string> {
+  async text(path: string, options: CallOptions = {}): Promise<string> {
     return await this.#send('GET', path, options);
   }
 
@@ -85,12 +78,25 @@ export class Client extends EventTarget {
    * Many operations in one request, unseen.
    * @throws RequestFailed, ServerAway
    */
-  async batch(items: readonly BatchItem[]): Promise<BatchReply[]> {
+  async batch(items: readonly BatchItem[]): Promise<readonly BatchReply[]> {
     const { results } = await this.json<Schemas['BatchResult']>('POST', 'v1/batch', {
       body: { items },
       quiet: true,
     });
     return results;
+  }
+
+  /** One operation by its own route, so that the visitor sees what to send. @throws RequestFailed, ServerAway */
+  async run<T>(operation: Operation, parameters: { readonly [name: string]: unknown }): Promise<T> {
+    const [method, path] = ROUTES[operation];
+    const { session_id: session, env_id: envId, ...rest } = parameters;
+    const isShown = SHOWN.has(operation);
+    const hasBody = method === 'POST' && (isShown || Object.keys(rest).length > 0);
+    return this.json<T>(method, path.replace('{}', encodeURIComponent(String(session ?? envId))), {
+      body: hasBody ? (operation === 'create' ? parameters : rest) : undefined,
+      quiet: !isShown,
+      keepalive: operation === 'close',
+    });
   }
 
   /** A WebSocket of this server, with the token where there is one. */
@@ -109,33 +115,23 @@ export class Client extends EventTarget {
     return new URL(path, document.baseURI).href;
   }
 
-  async #send(method: string, path: string, { body, quiet, keepalive }: RequestOptions): Promise<string> {
+  async #send(method: string, path: string, { body, quiet, keepalive }: CallOptions): Promise<string> {
     const url = this.#url(path);
-    const { token } = this;
-    const text = body === undefined ? undefined : JSON.stringify(body);
+    const authorized = this.token !== '';
     const started = performance.now();
     let response: Response;
     let reply: string;
     try {
-      response = await fetch(url, {
-        method,
-        body: text,
-        keepalive,
-        cache: 'no-store',
-        headers: {
-          ...(text !== undefined && { 'content-type': 'application/json' }),
-          ...(token !== '' && { authorization: `Bearer ${token}` }),
-        },
-      });
-      reply = await response.text();
-    } catch (cause) {
+      response = await ask(url, { method, body, keepalive, cache: 'no-store' });
+      reply = await textOfReply(response);
+    } catch (error) {
       this.connection.lost();
-      throw new ServerAway(cause);
+      throw error;
     }
     this.connection.answered();
     if (!quiet) {
       const exchange: Exchange = {
-        request: { method, url, body: text, authorized: token !== '' },
+        request: { method, url, body: body === undefined ? undefined : JSON.stringify(body), authorized },
         status: response.status,
         milliseconds: performance.now() - started,
         reply,
@@ -143,21 +139,11 @@ export class Client extends EventTarget {
       this.exchanges = [...this.exchanges.slice(1 - MAX_EXCHANGES), exchange];
       this.dispatchEvent(new Event('exchange'));
     }
-    if (!response.ok) {
-      if (response.status === UNAUTHORIZED) this.dispatchEvent(new Event('unauthorized'));
-      throw new RequestFailed(problemOf(response, reply));
-    }
+    if (response.status === UNAUTHORIZED) this.dispatchEvent(new Event('unauthorized'));
+    const failure = failureOf(response, reply);
+    if (failure) throw failure;
     return reply;
   }
-}
-
-function problemOf(response: Response, reply: string): ProblemReply {
-  if (response.headers.get('content-type')?.startsWith('application/problem+json')) return JSON.parse(reply);
-  return {
-    title: response.statusText || 'The request failed',
-    status: response.status,
-    detail: reply.slice(0, MAX_REPLY_LENGTH) || 'The reply says nothing more.',
-  };
 }
 
 /** A path of a session's operation. */

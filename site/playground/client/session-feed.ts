@@ -1,5 +1,5 @@
+import type { SessionCard } from '../../player/wire.ts';
 import type { Client } from './client.ts';
-import type { SessionCard } from './wire.ts';
 
 /** Filter of the sessions to show. */
 export interface FeedFilter {

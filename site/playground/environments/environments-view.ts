@@ -1,11 +1,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
 import { withUnit } from '../../components/with-unit.ts';
+import type { Environment, EnvironmentSummary, Schemas } from '../../player/wire.ts';
 import { type Address, formatAddress } from '../address.ts';
-import { type Client, environmentPath } from '../client/client.ts';
-import type { Environment, EnvironmentSummary, Schemas } from '../client/wire.ts';
-import { ProblemNote } from '../components/notices.ts';
+import type { Client } from '../client/client.ts';
 import { type Showcase, type Showcases, showcases } from './showcase.ts';
 
 const FRAME_MS = 900;
@@ -42,7 +42,7 @@ export function EnvironmentsView({ client, address, first }: EnvironmentsViewPro
       isCurrent = false;
     };
   }, [address]);
-  const rules = (envId: string) => client.json<Environment>('GET', environmentPath(envId), { quiet: true });
+  const rules = (envId: string) => client.run<Environment>('get_environment', { env_id: envId });
   return html`<section class="stack roomy gallery" aria-labelledby="gallery-title">
     <h1 id="gallery-title" ref=${title} tabindex="-1">Environments</h1>
     <${ProblemNote} problem=${problem} />

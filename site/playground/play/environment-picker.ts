@@ -1,12 +1,12 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
 import { Store, useStore, useUniqueId } from '../../components/store.ts';
+import type { EnvironmentSummary, Schemas } from '../../player/wire.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import type { EnvironmentSummary, Schemas } from '../client/wire.ts';
-import { textOf } from '../components/fields.ts';
-import { ProblemNote } from '../components/notices.ts';
 
 const PAUSE_MS = 150;
 const WIDE = matchMedia('(min-width: 62rem)');

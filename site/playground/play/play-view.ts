@@ -1,62 +1,23 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import { boardKindOf } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
 import { saveFile } from '../../components/save-file.ts';
 import { useStore } from '../../components/store.ts';
+import { withUnit } from '../../components/with-unit.ts';
+import { AnyAction } from '../../player/action-pad.ts';
+import { formatNumber } from '../../player/format.ts';
+import type { PlaySession } from '../../player/play-session.ts';
+import { focusIn, Player, situationOf, takeKey } from '../../player/player.ts';
+import { type EpisodeState, isDefault, isOver, type PlayState } from '../../player/session-state.ts';
+import { InfoBox, ObservationText, Transcript } from '../../player/situation.ts';
+import type { Environment } from '../../player/wire.ts';
 import type { PlayAddress } from '../address.ts';
-import type { Client } from '../client/client.ts';
-import type { PlayedStep } from '../client/wire.ts';
-import {
-  BoardPlace,
-  Figures,
-  InfoBox,
-  ObservationText,
-  type Situation,
-  Transcript,
-} from '../components/board.ts';
-import { ProblemNote } from '../components/notices.ts';
+import { type Client, sessionPath } from '../client/client.ts';
 import { RequestLog } from '../components/request-log.ts';
-import { ActionPad, AnyAction } from './action-pad.ts';
-import type { ProgramTask } from './code-editor.ts';
+import { type Reference, referencesOf } from '../environments/showcase.ts';
 import { type EnvironmentList, EnvironmentPicker } from './environment-picker.ts';
-import { EndBanner, PolicyControls, Rules } from './episode-panels.ts';
-import { actionOfKey, keyOf, keyOfSwipe } from './keys.ts';
-import type { PlaySession } from './play-session.ts';
-import {
-  canUndo,
-  type EpisodeState,
-  isOver,
-  observationOf,
-  type PlayState,
-  pendingText,
-  totalReward,
-} from './session-state.ts';
 import { SetupPanel, StartBar } from './setup-panel.ts';
-
-const UNDO_KEY = 'Backspace';
-const POLICY_KEY = '.';
-/** Selector of elements that handle keys themselves. */
-const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable], [data-own-keys]';
-/** Boards that hold a task, which is answered in the field below. */
-const TASKS: ReadonlySet<string> = new Set([
-  'choice-question',
-  'tried-question',
-  'searched-question',
-  'countdown',
-  'program',
-  'proof',
-  'plain-text',
-]);
-/** Boards that are as wide as there is room, with the controls below. */
-const WIDE_BOARDS: ReadonlySet<string> = new Set([
-  ...TASKS,
-  'shop-page',
-  'household',
-  'sudoku',
-  'spatial-room',
-  'bandit',
-]);
 
 interface PlayViewProps {
   readonly client: Client;
@@ -93,26 +54,9 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
     <${EnvironmentPicker} list=${list} current=${state.envId} />
     <div class="stack roomy side">
       <${RequestLog} client=${client} />
-      <${Steps} session=${session} moves=${state.episode?.moves ?? []} />
+      <${Steps} client=${client} episode=${state.episode} />
     </div>
   </div>`;
-}
-
-/** A key that was pressed anywhere on the page. */
-function takeKey(event: KeyboardEvent, session: PlaySession): void {
-  const { target } = event;
-  if (event.defaultPrevented || (target instanceof Element && target.closest(OWN_KEYS))) return;
-  const name = keyOf(event);
-  const { episode, waiting } = session.store.state;
-  if (name === undefined || !episode) return;
-  const action = actionOfKey(episode.environment, name);
-  // A key held down repeats faster than the server answers: it adds nothing while an action waits.
-  if (action !== undefined) {
-    if (!event.repeat || waiting.length === 0) void session.act(action);
-  } else if (name === UNDO_KEY) void session.undo();
-  else if (name === POLICY_KEY) void session.playOne();
-  else return;
-  event.preventDefault();
 }
 
 interface EpisodeViewProps {
@@ -129,7 +73,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   const hadFocus = place.current?.contains(document.activeElement) ?? false;
   const act = (action: Json) => void session.act(action);
   useLayoutEffect(() => {
-    if (focusRequests > 0 && !isTyping()) focusIn(place.current!, episode !== undefined);
+    if (focusRequests > 0) focusIn(place.current!, episode !== undefined);
   }, [focusRequests]);
   useLayoutEffect(() => {
     // What had the focus on the board is there no more: it stays in the board.
@@ -137,6 +81,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
       place.current!.querySelector<HTMLElement>('.state')?.focus({ preventScroll: true });
   }, [episode]);
   const situation = episode && situationOf(episode);
+  const means = useMeans(episode);
   return html`<section ref=${place} class="stack episode" aria-label="Play" tabindex="-1">
     <div class="intro-row"><header class="stack tight about">
       <h1 tabindex="-1">${environment?.title ?? envId}</h1>
@@ -144,7 +89,11 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
     </header></div>
     <${ProblemNote} problem=${openProblem} />
     <div class="panel play loading" hidden=${!isOpening || episode !== undefined}><p>Opening a session …</p></div>
-    ${episode && html`<${PlayPanel} key=${envId} session=${session} state=${state} episode=${episode} situation=${situation} act=${act} hadFocus=${hadFocus} />`}
+    ${
+      episode &&
+      html`<${Player} key=${envId} session=${session} state=${state} episode=${episode} means=${means}>
+        <${AfterEnd} episode=${episode} session=${session} takesFocus=${hadFocus} /><//>`
+    }
     <div class="start-row">${setup && html`<${StartBar} key=${envId} setup=${setup} session=${session} />`}</div>
     <div class="stack">
       ${
@@ -160,102 +109,80 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   </section>`;
 }
 
-/** To where it is played, or to the title of what cannot be. */
-function focusIn(place: HTMLElement, isPlayed: boolean): void {
-  const targets = ['.state [data-board-focus]:not(:disabled)', '[data-action-field]', '.state'];
-  const played = isPlayed ? targets.map(each => place.querySelector<HTMLElement>(each)) : [];
-  const target = played.find(each => each !== null) ?? place.querySelector('h1')!;
-  target.focus({ preventScroll: true });
+/** The rules in full, folded away. */
+function Rules({ environment }: { readonly environment: Environment }) {
+  const { description, legend, reward_range, max_episode_steps: steps, known_optimum: best } = environment;
+  const [least, greatest] = reward_range.map(value => (value === null ? 'anything' : formatNumber(value)));
+  const optimum = best
+    ? ` Best known success: ${withUnit(formatNumber(100 * best.success), '%')} (${best.source}).`
+    : '';
+  return html`<details class="stack rules">
+    <summary>Rules</summary>
+    ${description.split(/\n\s*\n/).map(text => html`<p class="prose">${text.replaceAll('\n', ' ')}</p>`)}
+    ${
+      legend.length > 0 &&
+      html`<dl class="facts">${legend.map(
+        ({ symbol, meaning }) =>
+          html`<div key=${symbol}><dt><code>${symbol}</code></dt><dd>${meaning}</dd></div>`,
+      )}</dl>`
+    }
+    <p class="hint">A step pays from ${least} to ${greatest}. An episode has at most ${steps} steps.${optimum}</p>
+  </details>`;
 }
 
-/** True if the focus is in a field, where it must stay. */
-function isTyping(): boolean {
-  return document.activeElement?.matches('input, textarea, select, [data-own-keys]') ?? false;
-}
-
-function situationOf(episode: EpisodeState): Situation {
-  const { session, moves, structured } = episode;
-  return {
-    step: moves.length,
-    steps: session.max_episode_steps,
-    observation: observationOf(episode),
-    structured,
-    totalReward: totalReward(episode),
-    info: {},
-    ...moves.at(-1),
-  };
-}
-
-interface PlayPanelProps extends EpisodeViewProps {
+interface AfterEndProps {
   readonly episode: EpisodeState;
-  readonly situation: Situation;
-  readonly act: (action: Json) => void;
-  readonly hadFocus: boolean;
+  readonly session: PlaySession;
+  /** The focused element goes away, so the focus goes to the first choice. */
+  readonly takesFocus: boolean;
 }
 
-/** Figures, board and controls of an episode. */
-function PlayPanel({ session, state, episode, situation, act, hadFocus }: PlayPanelProps) {
-  const { environment } = episode;
-  const over = isOver(episode);
-  const kind = boardKindOf(situation.structured).name;
-  const swipe = useSwipe(name => {
-    const action = actionOfKey(environment, name);
-    if (action !== undefined) act(action);
-  });
-  const pending = pendingText(state);
-  const canSwipe = actionOfKey(environment, 'ArrowUp') !== undefined && !over;
-  return html`<div class="panel play" data-wide=${String(WIDE_BOARDS.has(kind))} data-task=${String(TASKS.has(kind))} data-over=${String(over)}>
-    <${Figures} situation=${situation} />
-    <div class="play-body">
-      <${BoardPlace} situation=${situation} act=${over ? undefined : act} ...${canSwipe && swipe} data-swipe=${String(canSwipe)} />
-      <div class="controls">
-        <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} act=${act} task=${taskOf(situation)} /></div>
-        ${over && html`<div class="end-place"><${EndBanner} episode=${episode} session=${session} takesFocus=${hadFocus} /></div>`}
-      </div>
-    </div>
-    <div class="row turns">
-      <button type="button" aria-keyshortcuts=${UNDO_KEY} disabled=${!canUndo(episode)} onClick=${() => session.undo()}>Undo<kbd aria-hidden="true">⌫</kbd></button>
-      <div inert=${over}><${PolicyControls} session=${session} state=${state} /></div>
-      <p class="pending ${pending && 'chip warn'}" role="status">${pending}</p>
-    </div>
-    <${ProblemNote} problem=${state.problem} advice=${state.isGone ? 'Reset opens a new session.' : undefined} />
-    <p class="hint">${episode.undoProblem}</p>
+/** Choices after the end of an episode. */
+function AfterEnd({ episode, session, takesFocus }: AfterEndProps) {
+  const again = useRef<HTMLButtonElement>(null);
+  useLayoutEffect(() => {
+    if (takesFocus) again.current!.focus({ preventScroll: true });
+  }, []);
+  const seed = episode.session.seed ?? undefined;
+  return html`<div class="row buttons">
+    <button ref=${again} type="button" class="primary" onClick=${() => session.startAgain(undefined)}>Play again</button>
+    ${
+      episode.environment.capabilities.seed &&
+      html`<button type="button" onClick=${() => session.startAgain(seed)}>Same level</button>
+        <button type="button" onClick=${() => session.startAgain((seed ?? -1) + 1)}>Next seed</button>`
+    }
   </div>`;
 }
 
-/** The task of a state that is answered by a program. */
-function taskOf({ structured }: Situation): ProgramTask | undefined {
-  return boardKindOf(structured).name === 'program' ? (structured as ProgramTask) : undefined;
-}
-
-/** Listeners of an element on which a finger swipes. @param take called with the arrow key that is meant */
-function useSwipe(take: (name: string) => void) {
-  const start = useRef<{ readonly x: number; readonly y: number } | undefined>(undefined);
-  return {
-    onTouchStart: ({ touches }: TouchEvent) => {
-      const [{ clientX: x, clientY: y }] = touches;
-      // Two fingers zoom.
-      start.current = touches.length === 1 ? { x, y } : undefined;
-    },
-    onTouchEnd: ({ changedTouches }: TouchEvent) => {
-      const from = start.current;
-      start.current = undefined;
-      if (!from) return;
-      const name = keyOfSwipe(changedTouches[0].clientX - from.x, changedTouches[0].clientY - from.y);
-      if (name !== undefined) take(name);
-    },
-  };
+/** What reference policies reach on average, where the episode has the settings that they were measured with. */
+function useMeans(episode: EpisodeState | undefined): string | undefined {
+  const [references, setReferences] = useState<readonly Reference[]>([]);
+  const envId = episode && isOver(episode) && isDefault(episode) ? episode.environment.env_id : undefined;
+  useEffect(() => {
+    let isShown = true;
+    setReferences([]);
+    if (envId !== undefined) void referencesOf(envId).then(found => isShown && setReferences(found));
+    return () => {
+      isShown = false;
+    };
+  }, [envId]);
+  if (references.length === 0) return undefined;
+  const mean = ({ name, mean_return }: Reference) =>
+    `${name} ${formatNumber(Number(mean_return.toPrecision(3)))}`;
+  return `On average: ${references.map(mean).join(', ')}`;
 }
 
 /** The steps of the episode, and a button that saves them. */
-function Steps({ session, moves }: { readonly session: PlaySession; readonly moves: readonly PlayedStep[] }) {
+function Steps({ client, episode }: { readonly client: Client; readonly episode?: EpisodeState }) {
   const [problem, setProblem] = useState<unknown>(undefined);
   const save = async () => {
-    const { episode } = session;
     if (!episode) return;
+    const { session_id: id } = episode.session;
     try {
-      const content = new Blob([await episode.trajectory()], { type: 'application/jsonl' });
-      saveFile(`${episode.state.session.session_id}.jsonl`, content);
+      const content = new Blob([await client.text(sessionPath(id, 'trajectory'))], {
+        type: 'application/jsonl',
+      });
+      saveFile(`${id}.jsonl`, content);
       setProblem(undefined);
     } catch (error) {
       setProblem(error);
@@ -264,6 +191,6 @@ function Steps({ session, moves }: { readonly session: PlaySession; readonly mov
   return html`<section class="panel" aria-labelledby="steps-title">
     <div class="panel-head"><h2 id="steps-title">Steps</h2><button type="button" class="quiet small" onClick=${save}>Save trajectory</button></div>
     <${ProblemNote} problem=${problem} />
-    <${Transcript} moves=${moves} />
+    <${Transcript} moves=${episode?.moves ?? []} />
   </section>`;
 }

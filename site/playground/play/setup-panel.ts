@@ -1,9 +1,9 @@
+import { CodeField, type FieldSchema, SchemaField, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
 import { useStore, useUniqueId } from '../../components/store.ts';
-import { CodeField, type FieldSchema, SchemaField, textOf } from '../components/fields.ts';
-import { ProblemNote } from '../components/notices.ts';
-import type { PlaySession } from './play-session.ts';
-import { propertiesOf, type Setup, shownText } from './setup.ts';
+import type { PlaySession } from '../../player/play-session.ts';
+import { propertiesOf, type Setup, shownText } from '../../player/setup.ts';
 
 interface SetupProps {
   readonly setup: Setup;

@@ -1,20 +1,14 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { CodeField, revealFault, selectRange, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
+import { LINE, ProblemNote, type Violation } from '../../components/problem-note.ts';
 import { useStore, useUniqueId } from '../../components/store.ts';
+import type { Registration } from '../../player/wire.ts';
 import { type Address, formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import type { Registration, Violation } from '../client/wire.ts';
-import {
-  CodeField,
-  revealFault,
-  revealLine,
-  revealPointer,
-  selectRange,
-  textOf,
-} from '../components/fields.ts';
-import { LINE, ProblemNote } from '../components/notices.ts';
 import { RequestLog } from '../components/request-log.ts';
 import type { Registrar } from './registrar.ts';
+import { revealLine, revealPointer } from './reveal.ts';
 
 const DEFINITION = '/definition';
 const SOURCE = '/definition/source';

@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { jsonText, NotJson, parseJson } from '../../components/fields.ts';
 import { Store } from '../../components/store.ts';
+import type { Registration, Schemas } from '../../player/wire.ts';
 import { type Client, environmentPath } from '../client/client.ts';
-import type { Registration, Schemas } from '../client/wire.ts';
-import { jsonText, NotJson, parseJson } from '../components/fields.ts';
 
 /** Environment to register: an id and a definition. */
 interface DefinitionDraft {

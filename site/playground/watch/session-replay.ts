@@ -1,16 +1,16 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
+import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
 import { Store, useStore, useUniqueId } from '../../components/store.ts';
+import { formatNumber, formatValue, namedAction } from '../../player/format.ts';
+import { moveOf, totalReward } from '../../player/session-state.ts';
+import { BoardPlace, Figures, InfoBox, ObservationText, Transcript } from '../../player/situation.ts';
+import type { Environment, Replay } from '../../player/wire.ts';
 import { type Address, formatAddress, type PlayAddress } from '../address.ts';
-import { type Client, environmentPath, sessionPath } from '../client/client.ts';
+import { type Client, sessionPath } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
-import type { Environment, Replay } from '../client/wire.ts';
-import { BoardPlace, Figures, InfoBox, ObservationText, Transcript } from '../components/board.ts';
-import { textOf } from '../components/fields.ts';
-import { formatNumber, formatValue, namedAction } from '../components/format.ts';
-import { ProblemNote } from '../components/notices.ts';
-import { moveOf, totalReward } from '../play/session-state.ts';
 
 const PACE_MS = 600;
 /** Between two questions for new steps, in milliseconds. */
@@ -92,9 +92,9 @@ class Follower {
       replay = await this.#ask(0);
     }
     const { session } = replay;
-    const path = environmentPath(session.env_id);
     const environment =
-      known.environment ?? (await this.#client.json<Environment>('GET', path, { quiet: true }));
+      known.environment ??
+      (await this.#client.run<Environment>('get_environment', { env_id: session.env_id }));
     records.push(...replay.records);
     while (replay.next !== null) {
       replay = await this.#ask(replay.next);

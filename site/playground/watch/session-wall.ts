@@ -1,15 +1,15 @@
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
 import { endText, type Meanings } from '../../components/ends.ts';
+import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
 import { useUniqueId } from '../../components/store.ts';
+import { formatNumber, formatValue, type NamedActions, namedAction } from '../../player/format.ts';
+import type { Environment, EnvironmentSummary, Schemas, SessionCard } from '../../player/wire.ts';
 import { type Address, formatAddress, type WatchAddress } from '../address.ts';
-import { type Client, environmentPath } from '../client/client.ts';
+import type { Client } from '../client/client.ts';
 import { type FeedFilter, SessionFeed } from '../client/session-feed.ts';
-import type { Environment, EnvironmentSummary, Schemas, SessionCard } from '../client/wire.ts';
-import { textOf } from '../components/fields.ts';
-import { formatNumber, formatValue, type NamedActions, namedAction } from '../components/format.ts';
 
 const PAUSE_MS = 250;
 /** Open sessions of a page, as the server's default is. */
@@ -38,8 +38,10 @@ class EnvironmentNames {
   async #load(envId: string): Promise<void> {
     this.#environments.set(envId, undefined);
     try {
-      const path = environmentPath(envId);
-      this.#environments.set(envId, await this.#client.json<Environment>('GET', path, { quiet: true }));
+      this.#environments.set(
+        envId,
+        await this.#client.run<Environment>('get_environment', { env_id: envId }),
+      );
       this.#onload();
     } catch {
       // The number stays: the environment may have been removed since.

@@ -1,32 +1,20 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
+import { ask, failureOf, type RequestOptions, setToken, textOfReply } from '../../components/request.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
 import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
 
-const TOKEN_KEY = 'ragen-token';
-
-/** Something that could not be read, in words for the reader of the page. */
-export class SourceError extends Error {
-  /** HTTP status; undefined where there was no reply. */
-  readonly status: number | undefined;
-
-  constructor(message: string, status?: number) {
-    super(message);
-    this.status = status;
-  }
-}
-
 /** Data source of the pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
   readonly site: SiteAddresses;
-  /** @throws SourceError */
+  /** @throws ServerAway, RequestFailed */
   get<T>(name: string, query?: Query): Promise<T>;
-  /** @throws SourceError */
+  /** @throws ServerAway, RequestFailed */
   post<T>(path: string, body: unknown): Promise<T>;
-  /** Replaces tags, note and archive mark of a run. @throws SourceError */
+  /** Replaces tags, note and archive mark of a run. @throws ServerAway, RequestFailed */
   annotate(id: string, annotations: Annotations): Promise<void>;
-  /** Passes a command on to the trainer of a run. @throws SourceError */
+  /** Passes a command on to the trainer of a run. @throws ServerAway, RequestFailed */
   control(id: string, command: ControlCommand): Promise<void>;
   /** Sets the token of later requests, for as long as the tab is open. */
   setToken(token: string): void;
@@ -36,7 +24,7 @@ export interface Source {
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
 }
 
-/** @throws SourceError when not even the addresses of the site can be read */
+/** @throws ServerAway, RequestFailed when not even the addresses of the site can be read */
 export async function openSource(): Promise<Source> {
   takeToken();
   const site = await readJson<SiteAddresses>('site.json');
@@ -47,7 +35,7 @@ export async function openSource(): Promise<Source> {
 function takeToken(): void {
   const token = new URLSearchParams(location.search).get('token');
   if (token === null) return;
-  sessionStorage.setItem(TOKEN_KEY, token);
+  setToken(token);
   history.replaceState(null, '', `${location.pathname}${location.hash}`);
 }
 
@@ -61,7 +49,7 @@ function withDropped(source: OwnSource): Source {
     async get<T>(name: string, query: Query = {}) {
       if (!isDropped(query)) return source.get<T>(name, query);
       if (!dropped?.has(query.id))
-        throw new SourceError('A file that was read in the page is gone after a reload: open it again.');
+        throw new Error('A file that was read in the page is gone after a reload: open it again.');
       return dropped.get(name, query) as Promise<T>;
     },
     async live(query, onEvent, signal) {
@@ -82,25 +70,11 @@ function liveSource(site: SiteAddresses): OwnSource {
   return {
     site,
     get: (name, query = {}) => readJson(`api/${name}${searchOf(query)}`),
-    post: (path, body) =>
-      readJson(`${site.api}${path}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      }),
+    post: (path, body) => readJson(`${site.api}${path}`, { method: 'POST', body }),
     annotate: (id, annotations) =>
-      readJson(`api/annotations${searchOf({ id })}`, {
-        method: 'PUT',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(annotations),
-      }),
-    control: (id, command) =>
-      readJson(`api/control${searchOf({ id })}`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(command),
-      }),
-    setToken: token => sessionStorage.setItem(TOKEN_KEY, token),
+      readJson(`api/annotations${searchOf({ id })}`, { method: 'PUT', body: annotations }),
+    control: (id, command) => readJson(`api/control${searchOf({ id })}`, { method: 'POST', body: command }),
+    setToken,
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
 }
@@ -112,13 +86,13 @@ async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
     site,
     get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
     async post() {
-      throw new SourceError('These pages are files. Start the dashboard with --server to play on.');
+      throw new Error('These pages are files. Start the dashboard with --server to play on.');
     },
     async annotate() {
-      throw new SourceError('These pages are files: nothing can be written.');
+      throw new Error('These pages are files: nothing can be written.');
     },
     async control() {
-      throw new SourceError('These pages are files: there is no trainer behind them.');
+      throw new Error('These pages are files: there is no trainer behind them.');
     },
     setToken() {},
     async live() {},
@@ -132,28 +106,12 @@ function searchOf(query: Query): string {
   return given.length === 0 ? '' : `?${new URLSearchParams(given)}`;
 }
 
-function authorized(init: RequestInit = {}): RequestInit {
-  const token = sessionStorage.getItem(TOKEN_KEY);
-  return token === null ? init : { ...init, headers: { ...init.headers, authorization: `Bearer ${token}` } };
-}
-
-async function readJson<T>(url: string, init?: RequestInit): Promise<T> {
-  let response: Response;
-  try {
-    response = await fetch(url, authorized(init));
-  } catch {
-    throw new SourceError('The server does not answer. Is it still running?');
-  }
-  const text = await response.text();
-  let value: unknown;
-  try {
-    value = text === '' ? undefined : JSON.parse(text);
-  } catch {
-    value = undefined;
-  }
-  if (response.ok) return value as T;
-  const { detail, title } = (value ?? {}) as { readonly detail?: string; readonly title?: string };
-  throw new SourceError(detail ?? title ?? `${url} answered with status ${response.status}`, response.status);
+async function readJson<T>(url: string, options?: RequestOptions): Promise<T> {
+  const response = await ask(url, options);
+  const text = await textOfReply(response);
+  const failure = failureOf(response, text);
+  if (failure) throw failure;
+  return (text === '' ? undefined : JSON.parse(text)) as T;
 }
 
 /** First bytes of gzip; a server that knows the form has unpacked it already. */
@@ -162,8 +120,7 @@ const GZIP = [0x1f, 0x8b];
 /** Reads a file of compressed JSON. */
 async function readPacked<T>(url: string): Promise<T> {
   const response = await fetch(url).catch(() => undefined);
-  if (!response?.ok)
-    throw new SourceError(`${url} cannot be read${response ? `: status ${response.status}` : ''}`);
+  if (!response?.ok) throw new Error(`${url} cannot be read${response ? `: status ${response.status}` : ''}`);
   const bytes = await response.arrayBuffer();
   const start = new Uint8Array(bytes, 0, Math.min(GZIP.length, bytes.byteLength));
   if (!GZIP.every((byte, i) => start[i] === byte)) return JSON.parse(new TextDecoder().decode(bytes)) as T;
@@ -177,7 +134,7 @@ async function readEvents(
   onEvent: (name: string, data: unknown) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const response = await fetch(url, authorized({ signal }));
+  const response = await ask(url, { signal });
   if (!response.ok || !response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = '';

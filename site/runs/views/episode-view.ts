@@ -8,7 +8,7 @@ import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { counted, levelOf, short } from '../format.ts';
-import { BranchLane, useBranch } from './branch.ts';
+import { useBranch } from './branch.ts';
 import { chatLines } from './chat-export.ts';
 import { useKeys } from './keys.ts';
 import { choose, Status } from './parts.ts';
@@ -105,7 +105,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
     <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} end=${end_.text} />
-    <${BranchLane} state=${branch} />
+    ${branch.branch && branch.View && html`<${branch.View} key=${branch.branch.session} branch=${branch.branch} state=${branch} />`}
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}

@@ -5,7 +5,7 @@ export function useKeys(actions: { readonly [key: string]: () => unknown }): voi
   // Before the page is seen: a key pressed right then is meant for it.
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
-      const typing = (event.target as Element).closest?.('input, select, textarea');
+      const typing = (event.target as Element).closest?.('input, select, textarea, [data-own-keys]');
       const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
       if (typing || event.ctrlKey || event.altKey || event.metaKey || !Object.hasOwn(actions, name)) return;
       event.preventDefault();

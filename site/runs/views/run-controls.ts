@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/control.ts';
 import { html } from '../../components/html.ts';
+import { RequestFailed } from '../../components/request.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { useSource } from '../data/hooks.ts';
-import type { SourceError } from '../data/source.ts';
 import { Panel } from './parts.ts';
 
 /** Time in which a second press stops the run. */
@@ -43,8 +43,8 @@ export function RunControls({ row }: { readonly row: RunRow }) {
       await source.control(row.id, { id, session, action, ...(schedule ? { schedule } : {}) });
       setState({ text: 'Sent. The notes of the trainer say when it is done.' });
     } catch (error) {
-      const { message, status } = error as SourceError;
-      setState({ error: message, isLocked: status === UNAUTHORIZED });
+      const isLocked = error instanceof RequestFailed && error.problem.status === UNAUTHORIZED;
+      setState({ error: (error as Error).message, isLocked });
     }
   };
   const apply = (event: SubmitEvent) => {

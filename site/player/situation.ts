@@ -1,9 +1,9 @@
 import type { ComponentChildren, Ref } from 'preact';
-import type { Json } from '../../../shared/json.ts';
-import { Board, boardKindOf } from '../../boards/board.ts';
-import { html } from '../../components/html.ts';
-import type { Observation, PlayedStep, Schemas } from '../client/wire.ts';
+import type { Json } from '../../shared/json.ts';
+import { Board, boardKindOf } from '../boards/board.ts';
+import { html } from '../components/html.ts';
 import { actionRemark, episodeStatus, formatNumber, formatValue, remark } from './format.ts';
+import type { Observation, PlayedStep, Schemas } from './wire.ts';
 
 /** State that the figures and the board show. */
 export interface Situation {

@@ -1,4 +1,4 @@
-import type { Environment, PlayedStep } from '../client/wire.ts';
+import type { Environment, PlayedStep } from './wire.ts';
 
 const SIGNIFICANT = 6;
 

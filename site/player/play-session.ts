@@ -1,23 +1,24 @@
-import type { Json } from '../../../shared/json.ts';
-import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
-import { Store } from '../../components/store.ts';
-import type { PlayAddress } from '../address.ts';
-import { type Client, environmentPath, RequestFailed } from '../client/client.ts';
-import type { Environment } from '../client/wire.ts';
-import { stepReport } from '../components/format.ts';
+import type { Json } from '../../shared/json.ts';
+import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
+import { RequestFailed } from '../components/request.ts';
+import { Store } from '../components/store.ts';
 import { Episode } from './episode.ts';
+import { stepReport } from './format.ts';
+import type { EnvironmentServer } from './server.ts';
 import {
-  addressOf,
   canUndo,
   isOver,
   NOTHING_PLAYED,
   type PlayEvent,
+  type PlayStart,
   type PlayState,
+  playStartOf,
   reducePlay,
   SPEEDS,
   totalReward,
 } from './session-state.ts';
 import { type PlayRequest, Setup } from './setup.ts';
+import type { Environment } from './wire.ts';
 
 /** Actions that wait for the one in progress. */
 const MAX_WAITING = 32;
@@ -31,19 +32,17 @@ const GONE: ReadonlySet<string | undefined> = new Set([
   'session_closed',
 ]);
 
-interface PlaySessionOptions {
-  /** Reads out to those who do not see the page. */
-  readonly announce: (text: string) => void;
-  /** Called with the address of the episode after each change. */
-  readonly onaddress: (address: PlayAddress) => void;
-}
-
 /** The game of the visitor: opens sessions, queues actions, and keeps the state that the view shows. */
 export class PlaySession {
-  readonly #client: Client;
-  readonly #options: PlaySessionOptions;
+  readonly #server: EnvironmentServer;
   readonly store: Store<PlayState, PlayEvent> = new Store(reducePlay, NOTHING_PLAYED);
   setup: Setup | undefined;
+  /** Reads out to those who do not see the page. */
+  announce: (text: string) => void = () => {};
+  /** Called after each change with what leads to the episode as it is. */
+  onchange: (start: PlayStart) => void = () => {};
+  /** Steps that are not taken back: they were taken elsewhere. */
+  floor = 0;
   #episode: Episode | undefined;
   readonly #queue = new SerialQueue();
   /** Grows with each start; what was in progress before it comes too late. */
@@ -57,13 +56,13 @@ export class PlaySession {
   /** Grows with each stop: what a policy would have done before it comes too late. */
   #stops = 0;
 
-  constructor(client: Client, options: PlaySessionOptions) {
-    this.#client = client;
-    this.#options = options;
+  constructor(server: EnvironmentServer) {
+    this.#server = server;
   }
 
-  get episode(): Episode | undefined {
-    return this.#episode;
+  get canUndo(): boolean {
+    const { episode } = this.#state;
+    return episode !== undefined && episode.moves.length > this.floor && canUndo(episode);
   }
 
   get #state(): PlayState {
@@ -77,10 +76,9 @@ export class PlaySession {
     this.setup = undefined;
     this.store.dispatch({ type: 'opening', envId: request.envId });
     try {
-      const path = environmentPath(request.envId);
-      const environment = await this.#client.json<Environment>('GET', path, { quiet: true });
+      const environment = await this.#server.run<Environment>('get_environment', { env_id: request.envId });
       if (turn !== this.#turn) return;
-      this.setup = new Setup(this.#client, environment, request);
+      this.setup = new Setup(this.#server, environment, request);
       this.store.dispatch({ type: 'described', environment });
       await this.#begin(request.seed, request.actions);
     } catch (problem) {
@@ -146,7 +144,7 @@ export class PlaySession {
     if (!checked) return undefined;
     let episode: Episode;
     try {
-      episode = await Episode.begin(this.#client, checked.environment, checked.setup, seed);
+      episode = await Episode.begin(this.#server, checked.environment, checked.setup, seed);
     } catch (error) {
       setup.refuse(error);
       return undefined;
@@ -166,7 +164,7 @@ export class PlaySession {
 
   #changed({ state }: Episode): void {
     this.setup?.store.dispatch({ type: 'played', seed: state.session.seed ?? undefined });
-    this.#options.onaddress(addressOf(state));
+    this.onchange(playStartOf(state));
   }
 
   /** From the end of an episode to the next one, with the focus where it is played. */
@@ -180,7 +178,7 @@ export class PlaySession {
     this.stop();
     const done = await this.#queue.run(() => this.#attempt(episode => episode.reset(seed)));
     if (!done) return;
-    this.#options.announce(`A new episode with seed ${this.#episode?.state.session.seed ?? 'none'}.`);
+    this.announce(`A new episode with seed ${this.#episode?.state.session.seed ?? 'none'}.`);
   }
 
   /** Takes an action when those before it are done; true while the episode continues. */
@@ -189,7 +187,7 @@ export class PlaySession {
     // A key that comes late is no mistake.
     if (!episode || isOver(episode)) return Promise.resolve(false);
     if (waiting.length >= MAX_WAITING) {
-      this.#options.announce(`${MAX_WAITING} actions wait already: this one was left out.`);
+      this.announce(`${MAX_WAITING} actions wait already: this one was left out.`);
       return Promise.resolve(false);
     }
     const [turn, drops] = [this.#turn, this.#drops];
@@ -213,7 +211,7 @@ export class PlaySession {
     if (!episode) return false;
     if (isOver(episode)) this.#dropWaiting();
     const { environment, moves } = episode;
-    this.#options.announce(stepReport(environment, moves, totalReward(episode)));
+    this.announce(stepReport(environment, moves, totalReward(episode)));
     const last = moves.at(-1);
     return last !== undefined && moves.length !== before.moves.length && !last.terminated && !last.truncated;
   }
@@ -227,11 +225,10 @@ export class PlaySession {
     this.stop();
     // What waits is taken back first.
     this.#dropWaiting();
-    const undone = await this.#queue.run(async () => {
-      const { episode } = this.#state;
-      return episode && canUndo(episode) && this.#attempt(each => each.undo());
-    });
-    if (undone) this.#options.announce(`Back at step ${this.#state.episode?.moves.length}.`);
+    const undone = await this.#queue.run(
+      async () => this.canUndo && this.#attempt(episode => episode.undo()),
+    );
+    if (undone) this.announce(`Back at step ${this.#state.episode?.moves.length}.`);
   }
 
   /** Does something to the episode and shows how it stands then, or what went wrong. */
@@ -279,7 +276,7 @@ export class PlaySession {
       const action = await episode.plan(policy);
       if (stops !== this.#stops) return false;
       if (action !== undefined) return await this.act(action);
-      this.#options.announce(`The policy ${policy} has nothing left to do.`);
+      this.announce(`The policy ${policy} has nothing left to do.`);
     } catch (error) {
       if (episode === this.#episode) this.#fail(error);
     }

@@ -1,7 +1,5 @@
 import t from 'tap';
-import type { Environment, PlayedStep, Session } from '../client/wire.ts';
 import {
-  addressOf,
   canUndo,
   DEFAULT_SETUP,
   type EpisodeEvent,
@@ -12,10 +10,12 @@ import {
   observationOf,
   type PlayEvent,
   pendingText,
+  playStartOf,
   reduceEpisode,
   reducePlay,
   totalReward,
 } from './session-state.ts';
+import type { Environment, PlayedStep, Session } from './wire.ts';
 
 const environment = {
   env_id: 'Lake-v0',
@@ -107,7 +107,7 @@ t.test('an episode ends with its last step, but never under auto_reset', t => {
 
 t.test('the address has start and actions, and leaves actions out that are too long for it', t => {
   const setup = { ...DEFAULT_SETUP, config: { preset: 'large', size: 4 } };
-  t.match(addressOf({ ...after(step('one')), setup }), {
+  t.match(playStartOf({ ...after(step('one')), setup }), {
     envId: 'Lake-v0',
     preset: 'large',
     seed: 7,
@@ -116,7 +116,7 @@ t.test('the address has start and actions, and leaves actions out that are too l
     actions: ['Left'],
   });
   const long = after(...Array.from({ length: 600 }, () => step('on')));
-  t.same(addressOf(long).actions, []);
+  t.same(playStartOf(long).actions, []);
   t.end();
 });
 

@@ -1,5 +1,5 @@
-import type { Json } from '../../../shared/json.ts';
-import type { Environment } from '../client/wire.ts';
+import type { Json } from '../../shared/json.ts';
+import type { Environment } from './wire.ts';
 
 /** A key that takes an action. */
 export interface PlayKey {

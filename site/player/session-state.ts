@@ -1,5 +1,5 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { PlayAddress } from '../address.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
+import { namedAction } from './format.ts';
 import type {
   Environment,
   Observation,
@@ -9,8 +9,7 @@ import type {
   StepResult,
   TrajectoryRecord,
   WrapperChoice,
-} from '../client/wire.ts';
-import { namedAction } from '../components/format.ts';
+} from './wire.ts';
 
 /** Settings with which an environment is played. */
 export interface PlaySetup {
@@ -18,6 +17,21 @@ export interface PlaySetup {
   readonly wrappers: readonly WrapperChoice[];
   readonly options: JsonObject;
   readonly format: string;
+  /** Chance of the steps, where it is not to follow from the seed. */
+  readonly dynamicsSeed?: number;
+}
+
+/** A start, and the actions that lead from it to where the visitor plays on. */
+export interface PlayStart {
+  readonly envId?: string;
+  readonly preset?: string;
+  readonly seed?: number;
+  /** Besides the preset. */
+  readonly config?: JsonObject;
+  readonly wrappers?: readonly Json[];
+  readonly options?: JsonObject;
+  readonly format?: string;
+  readonly actions?: readonly Json[];
 }
 
 export const DEFAULT_SETUP: PlaySetup = { config: {}, wrappers: [], options: {}, format: 'text' };
@@ -245,12 +259,11 @@ export function pendingText({ environment, waiting, isSlow }: PlayState): string
 /** Characters of actions that the address holds, so that reloading the page plays them again; longer episodes begin again. */
 const MAX_ADDRESS_LENGTH = 4000;
 
-/** The address of an episode: its start and the actions taken since. */
-export function addressOf({ environment, setup, session, moves }: EpisodeState): PlayAddress {
+/** The start of an episode, and the actions taken since, as far as an address holds them. */
+export function playStartOf({ environment, setup, session, moves }: EpisodeState): PlayStart {
   const { preset, ...config } = setup.config;
   const actions = moves.map(({ action }) => action);
   return {
-    view: 'play',
     envId: environment.env_id,
     preset: preset as string | undefined,
     seed: session.seed ?? undefined,

@@ -1,3 +1,5 @@
+import { selectRange } from '../../components/fields.ts';
+
 /** A part of a text: positions of its first character and behind its last. */
 export interface TextRange {
   readonly start: number;
@@ -62,4 +64,24 @@ function valueAt(text: string, from: number): TextRange {
 function skipSpace(text: string, at: number): number {
   SPACE.lastIndex = at;
   return at + (SPACE.exec(text)?.[0].length ?? 0);
+}
+
+/** Goes to what a pointer names; to the whole text where it is no JSON. */
+export function revealPointer(area: HTMLTextAreaElement, pointer: string): void {
+  const { value: text } = area;
+  let range = { start: 0, end: text.length };
+  try {
+    JSON.parse(text);
+    range = locate(text, pointer);
+  } catch {
+    // Code, or JSON that was spoilt since: there is no narrower place to show.
+  }
+  selectRange(area, range.start, range.end);
+}
+
+/** Goes to a line, counted from 1. */
+export function revealLine(area: HTMLTextAreaElement, line: number): void {
+  const lines = area.value.split('\n');
+  const start = lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0);
+  selectRange(area, start, start + (lines[line - 1]?.length ?? 0));
 }

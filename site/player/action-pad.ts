@@ -1,12 +1,12 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { Json } from '../../../shared/json.ts';
-import { html } from '../../components/html.ts';
-import { useUniqueId } from '../../components/store.ts';
-import type { Environment } from '../client/wire.ts';
+import type { Json } from '../../shared/json.ts';
 import { CodeField, jsonText, NotJson, parseJson, revealFault, textOf } from '../components/fields.ts';
-import { formatValue } from '../components/format.ts';
+import { html } from '../components/html.ts';
+import { useUniqueId } from '../components/store.ts';
 import { CodeEditor, keepProgram, keptProgram, type ProgramTask, startOf } from './code-editor.ts';
+import { formatValue } from './format.ts';
 import { actionsOf, type KeyedAction, keyedActions, MAX_BUTTONS, spaceOf } from './keys.ts';
+import type { Environment } from './wire.ts';
 
 /** Texts that may be longer than this begin in a field of several lines. */
 const LONG_TEXT = 4000;
@@ -20,11 +20,13 @@ interface PadProps {
 interface ActionPadProps extends PadProps {
   /** The task, where programs are written. */
   readonly task?: ProgramTask;
+  /** Name of the group. */
+  readonly label?: string;
 }
 
 /** Ways to act, as the action space has them: buttons with keys, a field for text, an editor, or JSON. */
-export function ActionPad({ environment, act, task }: ActionPadProps) {
-  return html`<div class="stack pad" role="group" aria-label="Actions">
+export function ActionPad({ environment, act, task, label = 'Actions' }: ActionPadProps) {
+  return html`<div class="stack pad" role="group" aria-label=${label}>
     ${task ? html`<${ProgramPad} key=${task.statement} environment=${environment} act=${act} task=${task} />` : pad(environment, act)}
   </div>`;
 }

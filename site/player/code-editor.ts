@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { html } from '../../components/html.ts';
+import { html } from '../components/html.ts';
 import type * as CodeMirror from './codemirror.d.mts';
 
 interface CodeEditorProps {

@@ -1,6 +1,5 @@
-import type { Json } from '../../../shared/json.ts';
-import { type Client, environmentPath, RequestFailed, sessionPath } from '../client/client.ts';
-import type { Environment, Schemas, Session, SessionDetail, TrajectoryRecord } from '../client/wire.ts';
+import type { Json } from '../../shared/json.ts';
+import { type EnvironmentServer, type Operation, resultOf } from './server.ts';
 import {
   DEFAULT_SETUP,
   type EpisodeEvent,
@@ -9,6 +8,7 @@ import {
   type PlaySetup,
   reduceEpisode,
 } from './session-state.ts';
+import type { Environment, Schemas, Session, SessionDetail } from './wire.ts';
 
 /** Snapshots after which a reset opens a new session instead: a session may only have this many. */
 const MANY_SNAPSHOTS = 512;
@@ -21,16 +21,16 @@ const MAX_REMEMBERED = 100;
  * @throws RequestFailed with pointers below `/config` and `/wrappers`
  */
 export function describe(
-  client: Client,
+  server: EnvironmentServer,
   envId: string,
   { config, wrappers }: PlaySetup,
 ): Promise<Environment> {
-  return client.json('POST', environmentPath(envId, 'describe'), { body: { config, wrappers }, quiet: true });
+  return server.run('describe_environment', { env_id: envId, config, wrappers });
 }
 
 /** The session of an episode that the visitor plays: asks the server, and keeps the snapshots that lead back. */
 export class Episode {
-  readonly #client: Client;
+  readonly #server: EnvironmentServer;
   #state: EpisodeState;
   /** Snapshots by the number of steps taken before them. */
   #snapshots: Promise<string | undefined>[] = [];
@@ -38,8 +38,8 @@ export class Episode {
   /** Called when a snapshot was taken or refused after its step was shown. */
   onsnapshot: () => void = () => {};
 
-  private constructor(client: Client, state: EpisodeState) {
-    this.#client = client;
+  private constructor(server: EnvironmentServer, state: EpisodeState) {
+    this.#server = server;
     this.#state = state;
   }
 
@@ -49,14 +49,14 @@ export class Episode {
    * @throws RequestFailed with pointers into the setup
    */
   static async begin(
-    client: Client,
+    server: EnvironmentServer,
     environment: Environment,
     setup: PlaySetup,
     seed?: number,
   ): Promise<Episode> {
-    const session = await create(client, environment.env_id, setup, seed);
+    const session = await create(server, environment.env_id, setup, seed);
     const start = { environment, setup, session, moves: [], structured: undefined, snapshots: [] };
-    const episode = new Episode(client, start);
+    const episode = new Episode(server, start);
     episode.#rememberHere();
     await episode.#look();
     return episode;
@@ -69,9 +69,7 @@ export class Episode {
   /** @throws RequestFailed; `invalid_action`, `episode_over` among others */
   async step(action: Json): Promise<void> {
     await this.#snapshots[this.#step];
-    const result = await this.#client.json<Schemas['StepResult']>('POST', this.#path('step'), {
-      body: { action },
-    });
+    const result = await this.#run<Schemas['StepResult']>('step', { action });
     if (result.step === this.#step + 1) this.#apply({ type: 'stepped', action, result });
     else await this.#reread();
     this.#rememberHere();
@@ -83,9 +81,7 @@ export class Episode {
     const step = this.#step - 1;
     const snapshot = await this.#snapshots[step];
     if (snapshot === undefined) return;
-    const session = await this.#client.json<Session>('POST', this.#path('restore'), {
-      body: { snapshot_id: snapshot },
-    });
+    const session = await this.#run<Session>('restore', { snapshot_id: snapshot });
     this.#snapshots.length = step + 1;
     this.#apply({ type: 'restored', session, step });
     await this.#look();
@@ -98,13 +94,14 @@ export class Episode {
     let session: Session;
     if (this.#snapshotsTaken < MANY_SNAPSHOTS) {
       const { options } = setup;
-      session = await this.#client.json<Session>('POST', this.#path('reset'), {
-        body: { ...(seed !== undefined && { seed }), ...(!isEmpty(options) && { options }) },
+      session = await this.#run<Session>('reset', {
+        ...(seed !== undefined && { seed }),
+        ...(!isEmpty(options) && { options }),
       });
     } else {
-      session = await create(this.#client, environment.env_id, setup, seed);
+      session = await create(this.#server, environment.env_id, setup, seed);
       this.#snapshotsTaken = 0;
-      await close(this.#client, old.session_id);
+      await this.#server.run('close', { session_id: old.session_id });
     }
     this.#snapshots = [];
     this.#apply({ type: 'reset', session });
@@ -123,10 +120,9 @@ export class Episode {
       { op: 'step' as const, session_id, action },
     ]);
     const ids: string[] = [];
-    for (const reply of await this.#client.batch(items)) {
-      if ('error' in reply) throw new RequestFailed(reply.error);
-      if ('result' in reply && reply.result && 'snapshot_id' in reply.result)
-        ids.push(String(reply.result.snapshot_id));
+    for (const reply of await this.#server.batch(items)) {
+      const result = resultOf<object>(reply);
+      if ('snapshot_id' in result) ids.push(String(result.snapshot_id));
     }
     await this.#reread();
     const remember = (step: number, id: string | undefined) => {
@@ -143,20 +139,16 @@ export class Episode {
 
   /** Next action of a reference policy; undefined when nothing useful is left. */
   async plan(policy: string): Promise<Json | undefined> {
-    const { actions } = await this.#client.json<Schemas['ReferencePlan']>('POST', this.#path('reference'), {
-      body: { policy, count: 1 },
-      quiet: true,
-    });
+    const { actions } = await this.#run<Schemas['ReferencePlan']>('reference', { policy, count: 1 });
     return actions[0] as Json | undefined;
   }
 
-  /** The episode so far as JSON Lines. */
-  trajectory(): Promise<string> {
-    return this.#client.text(this.#path('trajectory'));
+  close(): Promise<void> {
+    return this.#run('close');
   }
 
-  close(): Promise<void> {
-    return close(this.#client, this.#state.session.session_id);
+  #run<T>(operation: Operation, parameters: object = {}): Promise<T> {
+    return this.#server.run<T>(operation, { session_id: this.#state.session.session_id, ...parameters });
   }
 
   #apply(event: EpisodeEvent): void {
@@ -167,26 +159,21 @@ export class Episode {
     return this.#state.moves.length;
   }
 
-  #path(operation: string): string {
-    return sessionPath(this.#state.session.session_id, operation);
-  }
-
   /** Asks how the state is as plain data. */
   async #look(): Promise<void> {
-    const path = this.#path('render?mode=structured');
-    this.#apply({ type: 'seen', structured: await this.#client.json('GET', path, { quiet: true }) });
+    this.#apply({ type: 'seen', structured: await this.#run('render', { mode: 'structured' }) });
   }
 
   /** Takes over what somebody else did in this session, by curl for example. */
   async #reread(): Promise<void> {
-    const lines = await this.#client.text(this.#path('trajectory'), { quiet: true });
-    const records: TrajectoryRecord[] = lines
-      .trimEnd()
-      .split('\n')
-      .map(line => JSON.parse(line));
-    const session = await this.#client.json<SessionDetail>('GET', this.#path(''), { quiet: true });
+    const { session_id } = this.#state.session;
+    const [trajectory, detail] = await this.#server.batch([
+      { op: 'trajectory', session_id },
+      { op: 'get', session_id },
+    ]);
+    const { records } = resultOf<Schemas['Trajectory']>(trajectory);
     this.#snapshots = [];
-    this.#apply({ type: 'reread', session, records });
+    this.#apply({ type: 'reread', session: resultOf<SessionDetail>(detail), records });
   }
 
   #rememberHere(): void {
@@ -199,8 +186,7 @@ export class Episode {
     const snapshots = this.#snapshots;
     const step = this.#step;
     this.#apply({ type: 'remembering', step });
-    snapshots[step] = this.#client
-      .json<Schemas['Snapshot']>('POST', this.#path('snapshot'), { quiet: true })
+    snapshots[step] = this.#run<Schemas['Snapshot']>('snapshot')
       .then(
         ({ snapshot_id }) => {
           if (this.#state.undoProblem !== undefined) this.#apply({ type: 'remembered' });
@@ -216,20 +202,19 @@ export class Episode {
   }
 }
 
-function create(client: Client, envId: string, setup: PlaySetup, seed: number | undefined): Promise<Session> {
-  const { config, wrappers, options, format } = setup;
-  return client.json('POST', 'v1/sessions', {
-    body: {
-      env_id: envId,
-      ...(seed !== undefined && { seed }),
-      ...(!isEmpty(config) && { config }),
-      ...(wrappers.length > 0 && { wrappers }),
-      ...(!isEmpty(options) && { options }),
-      ...(format !== DEFAULT_SETUP.format && { observation_format: format }),
-    },
+function create(
+  server: EnvironmentServer,
+  envId: string,
+  { config, wrappers, options, format, dynamicsSeed }: PlaySetup,
+  seed: number | undefined,
+): Promise<Session> {
+  return server.run('create', {
+    env_id: envId,
+    ...(seed !== undefined && { seed }),
+    ...(dynamicsSeed !== undefined && { dynamics_seed: dynamicsSeed }),
+    ...(!isEmpty(config) && { config }),
+    ...(wrappers.length > 0 && { wrappers }),
+    ...(!isEmpty(options) && { options }),
+    ...(format !== DEFAULT_SETUP.format && { observation_format: format }),
   });
-}
-
-function close(client: Client, sessionId: string): Promise<void> {
-  return client.json('DELETE', sessionPath(sessionId), { quiet: true, keepalive: true });
 }

@@ -1,5 +1,5 @@
-import type { components } from '../../../openapi/schema.d.ts';
-import type { Json } from '../../../shared/json.ts';
+import type { components } from '../../openapi/schema.d.ts';
+import type { Json } from '../../shared/json.ts';
 
 /** Everything that crosses the wire, as the server's contract has it. */
 export type Schemas = components['schemas'];
@@ -14,13 +14,6 @@ export type TrajectoryRecord = Schemas['TrajectoryRecord'];
 export type Observation = Schemas['Observation'];
 export type WrapperChoice = Schemas['WrapperChoice'];
 export type Registration = Schemas['Registration'];
-
-/** Error as a reader sees it; `code` and `trace_id` are absent where the reply was no problem document. */
-export type ProblemReply = Pick<Schemas['Problem'], 'title' | 'detail' | 'status' | 'errors'> &
-  Partial<Pick<Schemas['Problem'], 'code' | 'trace_id' | 'retry_after_s'>>;
-
-/** One thing that is wrong, with a JSON pointer to it in what was sent. */
-export type Violation = NonNullable<Schemas['Problem']['errors']>[number];
 
 /** A session as the WebSocket operation `watch` sends it. */
 export type SessionCard = Schemas['SessionCard'];

@@ -1,38 +1,30 @@
 import t, { type Test } from 'tap';
-import type { Json } from '../../../shared/json.ts';
-import { testApp } from '../../../test/app.test-data.ts';
-import { type Client, RequestFailed } from '../client/client.ts';
-import type { ProblemReply } from '../client/wire.ts';
+import type { Json } from '../../shared/json.ts';
+import { testApp } from '../../test/app.test-data.ts';
 import { describe, Episode } from './episode.ts';
+import { type BatchReply, batchServer, type EnvironmentServer } from './server.ts';
 import { canUndo, DEFAULT_SETUP, observationOf, totalReward } from './session-state.ts';
 
-/** As much of a client as an episode uses, on a server without a socket. */
-async function clientOf(t: Test) {
+/** An environment server without a socket. */
+async function serverOf(t: Test) {
   const app = await testApp(t);
-  const send = async (method: string, path: string, body?: unknown) => {
-    const reply = await app.ask(method, `/${path}`, body as Json);
-    if (reply.status >= 400) throw new RequestFailed(reply.body as unknown as ProblemReply);
-    return reply;
-  };
-  const client = {
-    json: async (method: string, path: string, { body }: { body?: unknown } = {}) =>
-      (await send(method, path, body)).body,
-    text: async (path: string) => (await send('GET', path)).text,
-    batch: async (items: unknown) => (await send('POST', 'v1/batch', { items })).body.results,
-  } as unknown as Client;
-  return { ...app, client };
+  const server = batchServer(async items => {
+    const reply = await app.ask('POST', '/v1/batch', { items } as unknown as Json);
+    return reply.body.results as unknown as readonly BatchReply[];
+  });
+  return { ...app, server };
 }
 
 const LONG = { ...DEFAULT_SETUP, config: { goal: 5000, max_steps: 5000 } };
 
-async function begin(client: Client): Promise<Episode> {
-  const environment = await describe(client, 'test/Counter-v0', LONG);
-  return Episode.begin(client, environment, LONG, 7);
+async function begin(server: EnvironmentServer): Promise<Episode> {
+  const environment = await describe(server, 'test/Counter-v0', LONG);
+  return Episode.begin(server, environment, LONG, 7);
 }
 
 t.test('undo goes back step by step, also over steps taken elsewhere', async t => {
-  const { client, ask } = await clientOf(t);
-  const episode = await begin(client);
+  const { server, ask } = await serverOf(t);
+  const episode = await begin(server);
   t.notOk(canUndo(episode.state));
   const start = observationOf(episode.state);
   await episode.step('draw');
@@ -57,10 +49,10 @@ t.test('undo goes back step by step, also over steps taken elsewhere', async t =
 });
 
 t.test('an episode is taken over from its actions; one that is refused says why', async t => {
-  const { client } = await clientOf(t);
-  const first = await begin(client);
+  const { server } = await serverOf(t);
+  const first = await begin(server);
   for (const action of ['add', 'draw', 'add']) await first.step(action);
-  const second = await begin(client);
+  const second = await begin(server);
   await second.repeat(['add', 'draw', 'add']);
   t.same(
     second.state.moves,
@@ -80,15 +72,15 @@ t.test('an episode is taken over from its actions; one that is refused says why'
     t.equal(observationOf(second.state), observation);
   }
   await second.undo();
-  t.equal(observationOf(second.state), observationOf((await begin(client)).state), 'back at the start');
+  t.equal(observationOf(second.state), observationOf((await begin(server)).state), 'back at the start');
   t.notOk(canUndo(second.state));
   const refusal = await second.repeat(['add', {}]).catch(error => error);
   t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
 });
 
 t.test('a session that has all the snapshots it may have says so, and a reset opens another one', async t => {
-  const { client, ask } = await clientOf(t);
-  const episode = await begin(client);
+  const { server, ask } = await serverOf(t);
+  const episode = await begin(server);
   const { session_id: old } = episode.state.session;
   await episode.reset(1);
   t.equal(episode.state.session.session_id, old, 'not before there is need');

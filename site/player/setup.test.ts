@@ -1,7 +1,7 @@
 import t from 'tap';
-import { RequestFailed } from '../client/client.ts';
-import type { Environment } from '../client/wire.ts';
+import { RequestFailed } from '../components/request.ts';
 import { beginSetup, reduceSetup, setupOf, shownText } from './setup.ts';
+import type { Environment } from './wire.ts';
 
 const environment = {
   env_id: 'Lake-v0',

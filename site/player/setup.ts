@@ -1,8 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Store } from '../../components/store.ts';
-import type { PlayAddress } from '../address.ts';
-import { type Client, RequestFailed } from '../client/client.ts';
-import type { Environment, Violation, WrapperChoice } from '../client/wire.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
 import {
   type FieldSchema,
   fieldText,
@@ -11,11 +7,16 @@ import {
   NotJson,
   parseJson,
 } from '../components/fields.ts';
+import type { Violation } from '../components/problem-note.ts';
+import { RequestFailed } from '../components/request.ts';
+import { Store } from '../components/store.ts';
 import { describe } from './episode.ts';
-import { DEFAULT_SETUP, type PlaySetup } from './session-state.ts';
+import type { EnvironmentServer } from './server.ts';
+import { DEFAULT_SETUP, type PlaySetup, type PlayStart } from './session-state.ts';
+import type { Environment, WrapperChoice } from './wire.ts';
 
 /** Environment to play, and the start of its episode. */
-export type PlayRequest = Omit<PlayAddress, 'view' | 'envId'> & { readonly envId: string };
+export type PlayRequest = PlayStart & Pick<PlaySetup, 'dynamicsSeed'> & { readonly envId: string };
 
 /** Texts of the fields of an episode's start, and what is wrong with them. */
 export interface SetupState {
@@ -31,6 +32,7 @@ export interface SetupState {
   readonly options: string;
   readonly wrappers: string;
   readonly format: string;
+  readonly dynamicsSeed?: number;
   /** By `config/NAME`, `options`, `wrappers`. */
   readonly errors: { readonly [field: string]: string };
   /** Error that belongs to no field. */
@@ -68,6 +70,7 @@ export function beginSetup(environment: Environment, request: PlayRequest): Setu
     options: jsonText(options),
     wrappers: jsonText(wrappers),
     format,
+    dynamicsSeed: request.dynamicsSeed,
     errors: {},
     isOpen: false,
   };
@@ -117,7 +120,8 @@ function reading<T>(field: string, read: () => T): T {
 }
 
 /** Settings that the fields say. @throws UnreadableField */
-export function setupOf({ environment, preset, changes, options, wrappers, format }: SetupState): PlaySetup {
+export function setupOf(state: SetupState): PlaySetup {
+  const { environment, preset, changes, options, wrappers, format, dynamicsSeed } = state;
   const properties = propertiesOf(environment);
   const values = Object.entries(changes).map(([name, text]) => {
     const value = reading(`config/${name}`, () => fieldValue(properties[name], name, text));
@@ -131,6 +135,7 @@ export function setupOf({ environment, preset, changes, options, wrappers, forma
     wrappers: reading('wrappers', () => parseJson('Wrappers', wrappers)) as unknown as WrapperChoice[],
     options: reading('options', () => parseJson('Options of the start', options)) as JsonObject,
     format,
+    ...(dynamicsSeed !== undefined && { dynamicsSeed }),
   };
 }
 
@@ -155,13 +160,13 @@ const PAUSE_MS = 200;
 
 /** Everything that can be set about an episode's start, checked by the server while it is written. */
 export class Setup {
-  readonly #client: Client;
+  readonly #server: EnvironmentServer;
   readonly store: Store<SetupState, SetupEvent>;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #checks = 0;
 
-  constructor(client: Client, environment: Environment, request: PlayRequest) {
-    this.#client = client;
+  constructor(server: EnvironmentServer, environment: Environment, request: PlayRequest) {
+    this.#server = server;
     this.store = new Store(reduceSetup, beginSetup(environment, request));
   }
 
@@ -193,7 +198,7 @@ export class Setup {
     const turn = ++this.#checks;
     try {
       const setup = setupOf(this.store.state);
-      const environment = await describe(this.#client, this.store.state.environment.env_id, setup);
+      const environment = await describe(this.#server, this.store.state.environment.env_id, setup);
       if (turn === this.#checks) this.store.dispatch({ type: 'accepted', environment });
       return { environment, setup };
     } catch (error) {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { locate } from './locate.ts';
+import { locate } from './reveal.ts';
 
 const value = {
   title: 'a "quoted" \\ text, with } and ]',

@@ -1,9 +1,7 @@
 import type { RefObject } from 'preact';
-
-import type { Json } from '../../../shared/json.ts';
-import { html } from '../../components/html.ts';
-import { useUniqueId } from '../../components/store.ts';
-import { locate } from './locate.ts';
+import type { Json } from '../../shared/json.ts';
+import { html } from './html.ts';
+import { useUniqueId } from './store.ts';
 
 /** A text that is no JSON. */
 export class NotJson extends Error {
@@ -70,26 +68,6 @@ export function selectRange(area: HTMLTextAreaElement, start: number, end: numbe
   const line = area.value.slice(0, start).split('\n').length - 1;
   const lineHeight = Number.parseFloat(getComputedStyle(area).lineHeight);
   area.scrollTop = Math.max(0, line * lineHeight - area.clientHeight / 3);
-}
-
-/** Goes to what a pointer names; to the whole text where it is no JSON. */
-export function revealPointer(area: HTMLTextAreaElement, pointer: string): void {
-  const { value: text } = area;
-  let range = { start: 0, end: text.length };
-  try {
-    JSON.parse(text);
-    range = locate(text, pointer);
-  } catch {
-    // Code, or JSON that was spoilt since: there is no narrower place to show.
-  }
-  selectRange(area, range.start, range.end);
-}
-
-/** Goes to a line, counted from 1. */
-export function revealLine(area: HTMLTextAreaElement, line: number): void {
-  const lines = area.value.split('\n');
-  const start = lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0);
-  selectRange(area, start, start + (lines[line - 1]?.length ?? 0));
 }
 
 /** Goes to the place where a parser stopped, or to the field. */

@@ -1,0 +1,92 @@
+import type { components } from '../../openapi/schema.d.ts';
+
+/** Error as a reader sees it; `code` and `trace_id` are absent where the reply was no problem document. */
+export type ProblemReply = Pick<components['schemas']['Problem'], 'title' | 'detail' | 'status' | 'errors'> &
+  Partial<Pick<components['schemas']['Problem'], 'code' | 'trace_id' | 'retry_after_s'>>;
+
+/** The server refused a request, or failed. */
+export class RequestFailed extends Error {
+  readonly problem: ProblemReply;
+
+  constructor(problem: ProblemReply) {
+    super(problem.detail);
+    this.name = 'RequestFailed';
+    this.problem = problem;
+  }
+}
+
+/** The server did not answer. */
+export class ServerAway extends Error {
+  constructor(cause: unknown) {
+    super('The server does not answer. Is it still running?', { cause });
+    this.name = 'ServerAway';
+  }
+}
+
+/** Key under which browsers keep the token, as long as the tab is open. */
+const TOKEN_KEY = 'ragen-token';
+/** Characters shown of a reply that is no problem document. */
+const MAX_REPLY_LENGTH = 500;
+
+/** The token of this tab; empty where there is none. */
+export const token = (): string => sessionStorage.getItem(TOKEN_KEY) ?? '';
+
+/** @param value empty to forget the token */
+export function setToken(value: string): void {
+  if (value === '') sessionStorage.removeItem(TOKEN_KEY);
+  else sessionStorage.setItem(TOKEN_KEY, value);
+}
+
+export interface RequestOptions extends Pick<RequestInit, 'method' | 'signal' | 'keepalive' | 'cache'> {
+  /** Sent as JSON. */
+  readonly body?: unknown;
+}
+
+/** Asks a server with the token of this tab. @throws ServerAway */
+export async function ask(url: string, { body, ...init }: RequestOptions = {}): Promise<Response> {
+  const headers = {
+    ...(body !== undefined && { 'content-type': 'application/json' }),
+    ...(token() !== '' && { authorization: `Bearer ${token()}` }),
+  };
+  try {
+    return await fetch(url, {
+      ...init,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (cause) {
+    throw new ServerAway(cause);
+  }
+}
+
+/** The text of a reply. @throws ServerAway where it breaks off */
+export function textOfReply(response: Response): Promise<string> {
+  return response.text().catch(cause => {
+    throw new ServerAway(cause);
+  });
+}
+
+/** The error that a reply stands for; undefined for a success. */
+export function failureOf(
+  { ok, status, statusText, url }: Response,
+  text: string,
+): RequestFailed | undefined {
+  if (ok) return undefined;
+  let said: Partial<ProblemReply> | null = null;
+  try {
+    said = JSON.parse(text);
+  } catch {
+    // No JSON: the text itself says what is wrong.
+  }
+  const { title, detail = title } = said ?? {};
+  return new RequestFailed({
+    ...(typeof detail === 'string'
+      ? { ...said, detail }
+      : {
+          detail:
+            text.slice(0, MAX_REPLY_LENGTH) || `${new URL(url).pathname} answered with status ${status}.`,
+        }),
+    title: title ?? (statusText || 'The request failed'),
+    status,
+  });
+}

@@ -1,0 +1,58 @@
+import { RequestFailed } from '../components/request.ts';
+import type { Schemas } from './wire.ts';
+
+/** Operations of an environment server that playing takes. */
+export type Operation =
+  | 'get_environment'
+  | 'describe_environment'
+  | 'create'
+  | 'step'
+  | 'reset'
+  | 'snapshot'
+  | 'restore'
+  | 'reference'
+  | 'render'
+  | 'close';
+
+export type BatchReply = Schemas['BatchReply'];
+
+export interface BatchItem {
+  readonly op: Schemas['BatchItem']['op'];
+  readonly [parameter: string]: unknown;
+}
+
+/** An environment server as a page reaches it. */
+export interface EnvironmentServer {
+  /**
+   * @param parameters by their names in the contract, `session_id` and `env_id` among them
+   * @throws RequestFailed, ServerAway
+   */
+  run<T>(operation: Operation, parameters: { readonly [name: string]: unknown }): Promise<T>;
+  /** Many operations in one request. @throws RequestFailed, ServerAway */
+  batch(items: readonly BatchItem[]): Promise<readonly BatchReply[]>;
+}
+
+/** Result of an item of a batch. @throws RequestFailed */
+export function resultOf<T>(reply: BatchReply): T {
+  if ('error' in reply) throw new RequestFailed(reply.error);
+  return ('result' in reply ? reply.result : undefined) as T;
+}
+
+/**
+ * A server that is reached by batches.
+ * @param create opens a session where that has a route to itself
+ */
+export function batchServer(
+  batch: EnvironmentServer['batch'],
+  create?: (parameters: object) => Promise<unknown>,
+): EnvironmentServer {
+  return {
+    batch,
+    async run<T>(op: Operation, parameters: object) {
+      if (op === 'create' && create) return (await create(parameters)) as T;
+      const [reply] = await batch([{ op, ...parameters }]);
+      const result = resultOf<{ readonly structured?: unknown }>(reply);
+      return (op === 'render' ? result.structured : result) as T;
+    },
+  };
+}

@@ -1,0 +1,88 @@
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Json } from '../../../shared/json.ts';
+import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { html } from '../../components/html.ts';
+import { formatValue, namedAction } from '../../player/format.ts';
+import { PlaySession } from '../../player/play-session.ts';
+import { focusIn, Player, takeKey } from '../../player/player.ts';
+import { type BatchReply, batchServer } from '../../player/server.ts';
+import { isOver, totalReward } from '../../player/session-state.ts';
+import type { Source } from '../data/source.ts';
+import { short } from '../format.ts';
+import type { Branch, BranchState } from './branch.ts';
+import { Arrow } from './turn-words.ts';
+
+interface BranchStart extends Pick<Branch, 'turn' | 'by'> {
+  readonly episode: EpisodeRecord;
+  readonly config?: object;
+}
+
+/** Opens a session of an episode's level, and plays on from before a turn. */
+export function openBranch(source: Source, { episode, config, turn, by }: BranchStart) {
+  const actions = episode.turns.slice(0, turn).flatMap(each => each.actions);
+  const server = batchServer(
+    async items => (await source.post<{ results: readonly BatchReply[] }>('v1/batch', { items })).results,
+    parameters => source.post('v1/sessions', parameters),
+  );
+  const session = new PlaySession(server);
+  session.floor = actions.length;
+  const play = async () => {
+    await session.open({
+      envId: episode.env_id,
+      seed: episode.seed ?? undefined,
+      dynamicsSeed: episode.dynamics_seed,
+      config: config as { readonly [name: string]: Json } | undefined,
+      actions,
+    });
+    if (by === 'hand') return;
+    session.store.dispatch({ type: 'policy', policy: by, speed: 'fast' });
+    await session.playOn();
+  };
+  return { branch: { turn, by, session }, played: play() };
+}
+
+interface LaneProps {
+  readonly branch: Branch;
+  readonly state: BranchState;
+}
+
+/** The branch in its lane: its steps since the episode, and the player that plays on. */
+export function BranchLane({ branch, state: { close, server } }: LaneProps) {
+  const { session, turn, by } = branch;
+  const place = useRef<HTMLElement>(null);
+  const { state } = session.store;
+  const { episode, focusRequests } = state;
+  const [spoken, speak] = useState('');
+  useLayoutEffect(() => {
+    session.announce = speak;
+  }, [session]);
+  useLayoutEffect(() => {
+    if (focusRequests > 0 && by === 'hand') focusIn(place.current!, episode !== undefined);
+  }, [focusRequests]);
+  const press = (event: KeyboardEvent) => {
+    takeKey(event, session);
+    // The page has other uses for the keys that the player took.
+    if (event.defaultPrevented) event.stopPropagation();
+  };
+  const moves = episode?.moves.slice(session.floor) ?? [];
+  const isEnded = episode !== undefined && isOver(episode);
+  const standing = isEnded
+    ? moves.at(-1)?.info.success === true
+      ? 'succeeded'
+      : 'ended without success'
+    : state.isOpening || state.isPolicyPlaying
+      ? 'playing …'
+      : 'open';
+  const link = episode && `${server}#/watch/${encodeURIComponent(episode.session.session_id)}`;
+  return html`<section ref=${place} class="panel branch" aria-label="Branch" onKeyDown=${press}>
+    <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : `the ${by} player`}</h2>
+      <span class="label" role="status">${standing}, return from here ${short(totalReward({ moves }))}</span>
+      <span class="row tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
+    <ol class="row branch-actions">${moves.map(({ action, reward }, i) => {
+      const name = formatValue(namedAction(episode!.environment, action));
+      return html`<li key=${i}><${Arrow} name=${name} />${name}${reward === 0 ? '' : html` <b class="number">${reward > 0 ? '+' : ''}${short(reward)}</b>`}</li>`;
+    })}</ol>
+    ${episode && html`<${Player} session=${session} state=${state} episode=${episode} label="Play on by hand" />`}
+    <p class="visually-hidden" role="status">${spoken}</p>
+  </section>`;
+}
