@@ -66,7 +66,7 @@ export function textOfReply(response: Response): Promise<string> {
   });
 }
 
-/** The error that a reply stands for; undefined for a success. */
+/** The error in a reply; undefined for a success. */
 export function failureOf(
   { ok, status, statusText, url }: Response,
   text: string,

@@ -24,7 +24,7 @@ interface CallOptions extends Pick<RequestOptions, 'body' | 'keepalive'> {
   readonly quiet?: boolean;
 }
 
-/** Method and path of an operation; `{}` stands for the session or environment that it is about. */
+/** Method and path of an operation; `{}` is the id of its session or environment. */
 const ROUTES: { readonly [operation in Operation]: readonly [method: string, path: string] } = {
   get_environment: ['GET', 'v1/envs/{}'],
   describe_environment: ['POST', 'v1/envs/{}/describe'],

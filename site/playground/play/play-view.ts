@@ -154,7 +154,7 @@ function AfterEnd({ episode, session, takesFocus }: AfterEndProps) {
   </div>`;
 }
 
-/** What reference policies reach on average, where the episode has the settings that they were measured with. */
+/** Mean returns of reference policies, where the episode has the settings that they were measured with. */
 function useMeans(episode: EpisodeState | undefined): string | undefined {
   const [references, setReferences] = useState<readonly Reference[]>([]);
   const envId = episode && isOver(episode) && isDefault(episode) ? episode.environment.env_id : undefined;
