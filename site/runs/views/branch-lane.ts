@@ -9,8 +9,16 @@ import { type BatchReply, batchServer } from '../../player/server.ts';
 import { isOver, totalReward } from '../../player/session-state.ts';
 import type { Source } from '../data/source.ts';
 import { short } from '../format.ts';
-import type { Branch, BranchState } from './branch.ts';
 import { Arrow } from './turn-words.ts';
+
+/** A game that left an episode. */
+export interface Branch {
+  /** It continues from before this turn. */
+  readonly turn: number;
+  /** `hand`, or the reference policy that plays. */
+  readonly by: string;
+  readonly session: PlaySession;
+}
 
 interface BranchStart extends Pick<Branch, 'turn' | 'by'> {
   readonly episode: EpisodeRecord;
@@ -43,11 +51,13 @@ export function openBranch(source: Source, { episode, config, turn, by }: Branch
 
 interface LaneProps {
   readonly branch: Branch;
-  readonly state: BranchState;
+  readonly close: () => void;
+  /** Address of the environment server's pages. */
+  readonly server: string | null;
 }
 
 /** The branch in its lane: its steps since the episode, and the player that plays on. */
-export function BranchLane({ branch, state: { close, server } }: LaneProps) {
+export function BranchLane({ branch, close, server }: LaneProps) {
   const { session, turn, by } = branch;
   const place = useRef<HTMLElement>(null);
   const { state } = session.store;

@@ -2,18 +2,9 @@ import { useMemo, useRef, useState } from 'preact/hooks';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
 import { useEvent } from '../../components/store.ts';
-import type { PlaySession } from '../../player/play-session.ts';
 import { useSource } from '../data/hooks.ts';
+import type { Branch } from './branch-lane.ts';
 import type { RunViewProps } from './run-view-props.ts';
-
-/** A game that left an episode. */
-export interface Branch {
-  /** It continues from before this turn. */
-  readonly turn: number;
-  /** `hand`, or the reference policy that plays. */
-  readonly by: string;
-  readonly session: PlaySession;
-}
 
 /** The branch of an episode, and what changes it. */
 export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) {

@@ -105,7 +105,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
     <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} end=${end_.text} />
-    ${branch.branch && branch.View && html`<${branch.View} key=${branch.branch.session} branch=${branch.branch} state=${branch} />`}
+    ${branch.branch && branch.View && html`<${branch.View} key=${branch.branch.session} branch=${branch.branch} close=${branch.close} server=${branch.server} />`}
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
