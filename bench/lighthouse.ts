@@ -1,10 +1,10 @@
 /**
  * Lighthouse's scores of the pages, on a phone and on a desktop: `npm run bench:lighthouse [-- --views play,run --form mobile]`.
  * Fails where a score is below 95, and names the audits that cost points. Performance is the best of `--rounds 3`, since
- * other work on the machine only lowers it. Needs chromium (`--chromium /usr/bin/chromium`); npx fetches Lighthouse.
+ * other work on the machine only lowers it. Where Lighthouse fails to record, it tries twice more and says so. Needs chromium (`--chromium /usr/bin/chromium`); npx fetches Lighthouse.
  */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -14,6 +14,8 @@ import { positiveInteger, scriptFlags } from './flags.ts';
 
 const LIGHTHOUSE = 'lighthouse@13.5.0';
 const LEAST = 95;
+/** Attempts at a report: on a busy machine Lighthouse sometimes loses its browser or sees no page. */
+const ATTEMPTS = 3;
 const FORMS = ['mobile', 'desktop'] as const;
 const CATEGORIES = ['performance', 'accessibility', 'best-practices', 'seo'] as const;
 const VIEWS: { readonly [name: string]: string } = {
@@ -54,29 +56,73 @@ interface Report {
   readonly audits: {
     readonly [id: string]: { readonly score: number | null; readonly displayValue?: string };
   };
-  readonly runtimeError?: { readonly message: string };
+  readonly runtimeError?: { readonly code: string; readonly message: string };
 }
+
+/** Lighthouse made no report that counts. */
+class NotRecorded extends Error {}
 
 const folder = mkdtempSync(join(tmpdir(), 'ragen-bench-lighthouse-'));
 
-async function reportOf(url: string, form: string): Promise<Report> {
+/** One attempt at a report. */
+async function recorded(url: string, form: string): Promise<Report> {
   const file = join(folder, 'report.json');
+  rmSync(file, { force: true });
   const flags = [
     '--output=json',
     `--output-path=${file}`,
     '--quiet',
     ...(form === 'desktop' ? ['--preset=desktop'] : []),
   ];
-  await run('npx', ['--yes', LIGHTHOUSE, url, ...flags, '--chrome-flags=--no-sandbox --headless=new'], {
-    env: { ...process.env, CHROME_PATH: values.chromium },
-  });
+  try {
+    await run('npx', ['--yes', LIGHTHOUSE, url, ...flags, '--chrome-flags=--no-sandbox --headless=new'], {
+      env: { ...process.env, CHROME_PATH: values.chromium },
+    });
+  } catch (error) {
+    if (!existsSync(file)) throw new NotRecorded(failureOf(error));
+  }
   const report: Report = JSON.parse(readFileSync(file, 'utf8'));
-  if (report.runtimeError) throw new Error(`${url}: ${report.runtimeError.message}`);
+  if (report.runtimeError) throw new NotRecorded(report.runtimeError.code);
+  const [unscored] = CATEGORIES.filter(category => report.categories[category].score === null);
+  if (unscored) throw new NotRecorded(`no score of ${unscored}`);
   return report;
+}
+
+/** The code by which Lighthouse names its failure, else the end of what it printed. */
+function failureOf(error: unknown): string {
+  const { stderr = '', message } = error as Error & { readonly stderr?: string };
+  return /\b[A-Z]+(?:_[A-Z]+)+\b/.exec(stderr)?.[0] ?? (stderr.trim().slice(-300) || message);
+}
+
+async function reportOf(url: string, form: string): Promise<Report> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await recorded(url, form);
+    } catch (error) {
+      if (!(error instanceof NotRecorded)) throw error;
+      console.log(`  ${url}, ${form}: attempt ${attempt} of ${ATTEMPTS} not recorded, ${error.message}`);
+      if (attempt === ATTEMPTS) throw error;
+    }
+  }
 }
 
 const scoreOf = (report: Report, category: string) =>
   Math.round(100 * (report.categories[category].score ?? 0));
+
+/** The report with the best performance; undefined where none was made, so that the other views still have theirs. */
+async function bestOf(url: string, form: string): Promise<Report | undefined> {
+  let best: Report | undefined;
+  try {
+    for (let round = 0; round < rounds; round++) {
+      const report = await reportOf(url, form);
+      if (!best || scoreOf(report, 'performance') > scoreOf(best, 'performance')) best = report;
+      if (scoreOf(best, 'performance') >= LEAST) break;
+    }
+  } catch (error) {
+    if (!(error instanceof NotRecorded)) throw error;
+  }
+  return best;
+}
 
 /** Audits of a category that have weight and not all points. */
 function costlyAudits({ categories, audits }: Report, category: string): string {
@@ -104,18 +150,17 @@ try {
   console.log(`view, form: ${CATEGORIES.join(', ')}`);
   for (const view of values.views.split(',')) {
     for (const form of values.form.split(',')) {
-      let best: Report | undefined;
-      for (let round = 0; round < rounds; round++) {
-        const report = await reportOf(`${origin}/${VIEWS[view]}`, form);
-        if (!best || scoreOf(report, 'performance') > scoreOf(best, 'performance')) best = report;
-        if (scoreOf(best, 'performance') >= LEAST) break;
+      const best = await bestOf(`${origin}/${VIEWS[view]}`, form);
+      if (!best) {
+        isGood = false;
+        continue;
       }
-      const scores = CATEGORIES.map(category => scoreOf(best!, category));
+      const scores = CATEGORIES.map(category => scoreOf(best, category));
       console.log(`${view}, ${form}: ${scores.join(', ')}`);
       for (const [i, category] of CATEGORIES.entries()) {
         if (scores[i] >= LEAST) continue;
         isGood = false;
-        console.log(`  ${category}: ${costlyAudits(best!, category)}`);
+        console.log(`  ${category}: ${costlyAudits(best, category)}`);
       }
     }
   }
