@@ -11,8 +11,6 @@ export const PACKAGES = {
     '@fastify/cors',
     '@fastify/etag',
     '@fastify/helmet',
-    '@fastify/swagger',
-    '@fastify/swagger-ui',
     '@fastify/websocket',
     '@jitl/quickjs-ng-wasmfile-release-sync',
     '@modelcontextprotocol/server',

@@ -25,6 +25,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'site/components',
     'site/player',
   ],
+  'site/reference': ['shared/shell-word.ts', 'site/components', 'site/playground/client'],
   'site/runs': [
     'shared/json.ts',
     'shared/run-folder',

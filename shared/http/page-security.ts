@@ -15,18 +15,14 @@ export function secureReplies(app: FastifyInstance): void {
 /**
  * Sets the headers of pages that are registered on `app` later: they load from this server only, run no inline scripts,
  * and cannot be framed. Encryption, and so `Strict-Transport-Security`, is the proxy's task.
- * @param inlineStyles for third-party pages that need inline styles
  */
-export async function securePages(
-  app: FastifyInstance,
-  { inlineStyles = false }: { readonly inlineStyles?: boolean } = {},
-): Promise<void> {
+export async function securePages(app: FastifyInstance): Promise<void> {
   await app.register(helmet, {
     contentSecurityPolicy: {
       useDefaults: false,
       directives: {
         defaultSrc: ["'self'"],
-        styleSrc: inlineStyles ? ["'self'", "'unsafe-inline'"] : ["'self'"],
+        styleSrc: ["'self'"],
         imgSrc: ["'self'", 'data:', 'blob:'],
         objectSrc: ["'none'"],
         baseUri: ["'none'"],

@@ -50,8 +50,10 @@ export const RUN_PAGES = [
   'shared/shell-word.ts',
   ...LOOK,
 ];
-/** Entry modules of pages: each is served as a bundle with everything it imports. */
-const ENTRIES = ['site/playground/main.ts', 'site/components/gallery.ts', 'site/runs/main.ts'];
+/** Modules that pages begin with: each is handed out as a bundle, with all that it imports. */
+const ENTRIES = ['playground/main', 'reference/main', 'components/gallery', 'runs/main'].map(
+  name => `site/${name}.ts`,
+);
 const MAP = '.map';
 const TESTS = /\.test(-data)?\.ts$/;
 

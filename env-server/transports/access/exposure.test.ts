@@ -25,7 +25,7 @@ t.test('replies forbid sniffing and caching; pages load nothing from other origi
     t.equal(headers['cache-control'], 'no-store', path);
     t.equal(headers['x-powered-by'], undefined);
   }
-  for (const page of ['/docs/', '/docs/static/swagger-ui.css', '/']) {
+  for (const page of ['/docs/', '/assets/site/reference/main.ts', '/']) {
     const { headers, status } = await ask('GET', page);
     t.equal(status, 200, page);
     const policy = String(headers['content-security-policy']);

@@ -114,7 +114,7 @@ t.test('the reference shows every operation', async t => {
     t.equal(paths[path][method.toLowerCase()].operationId, name);
   }
   t.ok(paths['/v1/batch'].post);
-  t.match((await ask('GET', '/docs/')).text, /<title>Reference · ragen<\/title>[\s\S]*swagger-ui/);
+  t.match((await ask('GET', '/docs/')).text, /<title>Reference · ragen<\/title>/);
   t.match((await ask('GET', '/docs/json')).text, /"operationId":"step"/);
 });
 

@@ -194,7 +194,7 @@ t.test('a client that has a reply already gets 304', async t => {
     '/v1/envs/test%2FCounter-v0',
     '/docs/',
     '/docs/json',
-    '/docs/static/swagger-ui.css',
+    '/assets/bundles/site/reference/main.ts',
     '/',
     '/assets/site/playground/playground.css',
   ]) {

@@ -36,7 +36,13 @@ t.test('a path that takes none does not exist', async t => {
 
 t.test('a path that leads out of a folder of files, or names none, does not exist', async t => {
   const { ask } = await testApp(t);
-  for (const path of ['/docs/static/../', '/docs/static/%2e%2e/', '/docs/static/..%2f', '/docs/static/%00']) {
+  for (const path of [
+    '/assets/site/../',
+    '/assets/site/%2e%2e/',
+    '/assets/site/..%2f',
+    '/assets/%00',
+    '/docs/more',
+  ]) {
     isProblem(t, await ask('GET', path), 'not_found');
   }
 });

@@ -7,6 +7,8 @@ export interface CurlRequest {
   readonly body?: string;
   /** True if it needs the token. */
   readonly authorized?: boolean;
+  /** Headers besides those of token and body. */
+  readonly headers?: { readonly [name: string]: string };
 }
 
 /** Languages that requests are shown in. */
@@ -77,11 +79,12 @@ function pythonValue(value: unknown): string {
 }
 
 /** The command that does the same, a part a line; the token comes from the variable `RAGEN_TOKEN` and is never in the text. */
-export function curlLine({ method, url, body, authorized }: CurlRequest): string {
+export function curlLine({ method, url, body, authorized, headers = {} }: CurlRequest): string {
   const first = ['curl', '-s'];
   if (method !== (body === undefined ? 'GET' : 'POST')) first.push('-X', method);
   const lines = [[...first, shellWord(url)].join(' ')];
   if (authorized) lines.push('-H "authorization: Bearer $RAGEN_TOKEN"');
+  for (const header of Object.entries(headers)) lines.push(`-H ${shellWord(header.join(': '))}`);
   if (body !== undefined)
     lines.push(`-H ${shellWord('content-type: application/json')}`, `-d ${shellWord(body)}`);
   return lines.join(' \\\n  ');
