@@ -32,6 +32,8 @@ export interface TrainingSequence {
   readonly weight?: number;
   /** Grammar the trained tokens were sampled under: the loss takes the same mask. Each run of ones in the loss mask is one response. */
   readonly grammar?: string;
+  /** In place of a grammar: the tokens that could have been sampled, by the position of a trained token. */
+  readonly allowed?: ReadonlyMap<number, Int32Array>;
 }
 
 /** Number of trained tokens. */

@@ -18,6 +18,7 @@ import {
 import { groupBy } from './episode-metrics.ts';
 import { observationWeights } from './observation-weights.ts';
 import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
+import { maskOf } from './sampling-mask.ts';
 import type { LaterScores, SampleLogProbs } from './scoring.ts';
 import { turnStatistics } from './turn-statistics.ts';
 
@@ -82,7 +83,7 @@ export interface ExperienceSettings {
   readonly overlongMask: boolean;
   /** Episodes without success have a part in the advantages of others alone. */
   readonly onlySuccesses?: boolean;
-  /** Responses were sampled under the grammar named after their tag, and so is the loss taken. */
+  /** Responses were sampled under masks, and so is the loss taken: see {@link maskOf}. */
   readonly constrained?: boolean;
   /** Ids of the tokens that get the entropy bonus, per tag; absent: every trained token. */
   readonly entropyTokens?: ReadonlyMap<string, ReadonlySet<number>>;
@@ -133,7 +134,7 @@ export function trainingSequences(
     ...(later.undemonstrated?.has(sample) ? { klWeights: new Float32Array(sample.lossMask.length) } : {}),
     ...(weights ? { policyGradientWeights: weights[i], klWeights: weights[i] } : {}),
     ...(proximal ? { proximalLogProbs: known(proximal, sample) } : {}),
-    ...(settings.constrained ? { grammar: episode.tag } : {}),
+    ...maskOf(sample, episode, settings.constrained),
     ...(settings.crossEntropy
       ? { crossEntropyWeights: crossEntropyWeights(sample, settings.crossEntropy) }
       : {}),

@@ -7,6 +7,7 @@ import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
 import { trainedReturn } from './reward-components.ts';
+import { maskOf } from './sampling-mask.ts';
 
 /**
  * Scores the tokens that the policy sampled as it would after a demonstration: the same token ids behind those of the group's best
@@ -53,7 +54,7 @@ export async function scoreAfterDemonstrations(
     shown.map(({ sample, demonstration, tag }) => ({
       tokenIds: Int32Array.of(...demonstration, ...sample.tokenIds),
       lossMask: Uint8Array.of(...new Uint8Array(demonstration.length), ...sample.lossMask),
-      ...(rollout.constrained ? { grammar: tag } : {}),
+      ...maskOf(sample, { tag }, rollout.constrained, demonstration.length),
     })),
     { temperature: rollout.temperature },
   );
@@ -82,10 +83,10 @@ export async function scoreEpisodes(
   const items = sampledOf(episodes);
   if (items.length === 0) return new Map();
   const scores = await policy.score(
-    items.map(({ sample: { tokenIds, lossMask }, tag }) => ({
-      tokenIds,
-      lossMask,
-      ...(rollout.constrained ? { grammar: tag } : {}),
+    items.map(({ sample, tag }) => ({
+      tokenIds: sample.tokenIds,
+      lossMask: sample.lossMask,
+      ...maskOf(sample, { tag }, rollout.constrained),
     })),
     { temperature: rollout.temperature, ...(squares ? { squares } : {}) },
   );

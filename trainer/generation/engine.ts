@@ -8,14 +8,15 @@ import {
   MAX_TOP_LOG_PROBS,
   type StreamedToken,
 } from './generation.ts';
-import { compileGrammar, type ResponseGrammar, type TokenGrammar } from './grammar.ts';
+import type { ResponseGrammar } from './grammar.ts';
 import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
+import { SparseGrammarMatcher, sparseGrammar } from './sparse-grammar.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
-import { type TextGrammar, TextGrammarMatcher } from './text-grammar.ts';
+import { TextGrammarMatcher } from './text-grammar.ts';
 
 /**
  * Default rows of a tick: few for small models, because the fewer sequences decode at a time the more of
@@ -254,12 +255,13 @@ export class GenerationEngine {
     }
   }
 
-  #grammar(name: string | TokenGrammar | TextGrammar | undefined): ResponseGrammar | null {
+  #grammar(name: GenerateRequest['grammar']): ResponseGrammar | null {
     if (name === undefined) return null;
     if (typeof name !== 'string') {
       const { vocabularySize } = this.#options.config;
       if ('trie' in name) return new TextGrammarMatcher(name, vocabularySize);
-      return compileGrammar('of the request', name, vocabularySize);
+      const sparse = 'states' in name ? sparseGrammar('of the request', name, vocabularySize) : name;
+      return new SparseGrammarMatcher(sparse, vocabularySize);
     }
     const grammar = this.#options.grammars?.get(name);
     if (grammar === undefined) {

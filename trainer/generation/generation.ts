@@ -1,4 +1,5 @@
 import type { TokenGrammar } from './grammar.ts';
+import type { SparseGrammar } from './sparse-grammar.ts';
 import type { TextGrammar } from './text-grammar.ts';
 
 /**
@@ -47,7 +48,7 @@ export interface GenerateRequest {
   /** Seeds this request's samples: the result does not depend on what else is in the batch. */
   readonly seed: number;
   /** Name of a grammar given to the policy at start, or a grammar; only tokens it allows can be sampled. */
-  readonly grammar?: string | TokenGrammar | TextGrammar;
+  readonly grammar?: string | TokenGrammar | SparseGrammar | TextGrammar;
   /** Most probable tokens to report at each position, 0 to {@link MAX_TOP_LOG_PROBS}; absent: none. */
   readonly topLogProbs?: number;
 }

@@ -29,6 +29,8 @@ export interface ResponseGrammar {
 /** A grammar with a table for each state, for a vocabulary. */
 export interface CompiledGrammar extends ResponseGrammar {
   readonly stateCount: number;
+  /** Allowed tokens of each state. */
+  readonly tokens: readonly (readonly number[])[];
   /** 1 where a token is allowed: state · vocabulary + token. */
   readonly allowed: Uint8Array;
   /** State after a token, −1 where it is not allowed. */
@@ -64,6 +66,7 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
   return {
     start: grammar.start,
     stateCount: count,
+    tokens: grammar.states.map(({ tokens }) => tokens),
     allowed,
     next,
     allowedIn: state => rows[state],

@@ -53,8 +53,9 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
     return this.#http.close();
   }
 
-  async #scoreOne({ tokenIds, lossMask, grammar }: ScoreRequest): Promise<Score> {
+  async #scoreOne({ tokenIds, lossMask, grammar, allowed }: ScoreRequest): Promise<Score> {
     if (grammar !== undefined) throw new RangeError(`an endpoint does not know the grammar ${grammar}`);
+    if (allowed !== undefined) throw new RangeError('an endpoint does not know which tokens were allowed');
     const found = await this.#ask(tokenIds);
     const logProbs = new Float32Array(tokenIds.length);
     const entropies = new Float32Array(tokenIds.length);

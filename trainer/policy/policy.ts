@@ -115,6 +115,8 @@ export interface ScoreRequest {
   readonly targets?: Int32Array;
   /** Grammar the trained tokens were sampled under; each run of ones in the loss mask is one response. */
   readonly grammar?: string;
+  /** Tokens that could have been sampled, by the position of a trained token, where that followed the state; in place of a grammar. */
+  readonly allowed?: ReadonlyMap<number, Int32Array>;
 }
 
 /** Token sequences that follow one prompt. */

@@ -1,9 +1,8 @@
 import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
-import type { TokenGrammar } from '../generation/grammar.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { checkResponseLength, responseGrammar } from './grammar.ts';
+import { checkResponseLength, mostStates, responseGrammar, StateGrammars } from './grammar.ts';
 import {
   composeResponse,
   type PastTurn,
@@ -126,6 +125,18 @@ function chatTokens(
     }
     return tokenizer.encode(text.slice(openingText.length) + prime);
   };
+  const [lead, separator, end] = [
+    task.think ? '</think><answer>' : '',
+    ` ${ACTION_SEPARATOR} `,
+    '</answer>',
+  ].map(text => tokenizer.encode(text));
+  /** The tokens of an action, where the environment would read the same one again. */
+  const encode = (action: string): readonly number[] | undefined => {
+    const ids = tokenizer.encode(action);
+    const text = prime + tokenizer.decode([...lead, ...ids, ...end]);
+    return ids.length > 0 && parseResponse(text, rules.format).actions[0] === action.trim() ? ids : undefined;
+  };
+  const ofState = new StateGrammars(task, tokenizer, { lead, separator, end }, encode);
   return {
     opening: () => opening,
     turn: view => user(wording.turn(view)),
@@ -140,41 +151,16 @@ function chatTokens(
     ending: closing.slice(0, 1),
     actionTokenIds: new Set(),
     get grammar() {
-      return chatGrammar(task, rules, tokenizer);
+      const { actions = [], exampleActions = [] } = task.description;
+      const named = (actions.length > 0 ? actions : exampleActions)
+        .map(encode)
+        .filter(ids => ids !== undefined);
+      checkResponseLength(task, named, lead.length + end.length, tokenizer);
+      const parts = { lead, actions: named, separator, end };
+      return responseGrammar(parts, task.maxActionsPerTurn, mostStates(tokenizer));
     },
+    stateGrammar: actions => ofState.of(actions),
   };
-}
-
-/**
- * The grammar of responses with the environment's listed actions, each written in the tokens that the tokenizer writes it in.
- * @throws Error naming an action that no response has room for
- */
-function chatGrammar(
-  task: PromptTask,
-  { prime, format }: ReturnType<typeof responseRules>,
-  tokenizer: Tokenizer,
-): TokenGrammar | undefined {
-  const { actions = [], exampleActions = [] } = task.description;
-  const [lead, separator, end] = [
-    task.think ? '</think><answer>' : '',
-    ` ${ACTION_SEPARATOR} `,
-    '</answer>',
-  ].map(text => tokenizer.encode(text));
-  const named = actions.length > 0 ? actions : exampleActions;
-  const written = named
-    .map(action => ({ action, ids: tokenizer.encode(action) }))
-    // The environment must read the same action again.
-    .filter(({ action, ids }) => {
-      const text = prime + tokenizer.decode([...lead, ...ids, ...end]);
-      return ids.length > 0 && parseResponse(text, format).actions[0] === action.trim();
-    })
-    .map(({ ids }) => ids);
-  checkResponseLength(task, written, lead.length + end.length, tokenizer);
-  return responseGrammar(
-    { lead, actions: written, separator, end },
-    task.maxActionsPerTurn,
-    tokenizer.vocabularySize,
-  );
 }
 
 /** Messages that show what a template writes behind a response, see {@link textAfterPlaceholder}. */

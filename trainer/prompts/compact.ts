@@ -1,6 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { checkResponseLength, responseGrammar } from './grammar.ts';
+import { checkResponseLength, mostStates, responseGrammar, StateGrammars } from './grammar.ts';
 import {
   composeResponse,
   type Prompt,
@@ -214,6 +214,8 @@ function compactTokens(
   );
   const actions = actionSequences(task.description, tokenizer);
   checkResponseLength(task, actions, lead.length + 1, tokenizer);
+  const around = { lead, separator: [separator], end: [end] };
+  const ofState = new StateGrammars(task, tokenizer, around, action => encodedAction(action, tokenizer));
   return {
     opening: () => [],
     turn,
@@ -231,11 +233,8 @@ function compactTokens(
     ending: [],
     actionTokenIds:
       actions.length > 0 ? new Set(actions.flat()) : freeTokens(tokenizer, [end, separator, ...lead]),
-    grammar: responseGrammar(
-      { lead, actions, separator: [separator], end: [end] },
-      task.maxActionsPerTurn,
-      tokenizer.vocabularySize,
-    ),
+    grammar: responseGrammar({ ...around, actions }, task.maxActionsPerTurn, mostStates(tokenizer)),
+    stateGrammar: listed => ofState.of(listed),
   };
 }
 
@@ -252,14 +251,18 @@ function actionSequences(
   tokenizer: Tokenizer,
 ): (readonly number[])[] {
   const named = namedActions(description);
-  if (named.length > 0) {
-    const encoded = named.map(action => ({ action, ids: tokenizer.encode(action) }));
-    return encoded.filter(({ action, ids }) => tokenizer.decode(ids) === action).map(({ ids }) => ids);
-  }
+  if (named.length > 0)
+    return named.map(action => encodedAction(action, tokenizer)).filter(ids => ids !== undefined);
   return (vocabulary ?? []).flatMap(word => {
     const id = tokenizer.idOf(word);
     return id === undefined ? [] : [[id]];
   });
+}
+
+/** The tokens of an action; undefined for one that the tokenizer cannot write. */
+function encodedAction(action: string, tokenizer: Tokenizer): readonly number[] | undefined {
+  const ids = tokenizer.encode(action);
+  return tokenizer.decode(ids) === action ? ids : undefined;
 }
 
 /** @throws Error when the text comes back from its ids changed: a word the vocabulary lacks */

@@ -1,10 +1,16 @@
 import type { TokenGrammar } from '../generation/grammar.ts';
+import { grammarBytes, type SparseGrammar, sparseGrammar } from '../generation/sparse-grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { PromptTask } from './prompt.ts';
 
-/** Most states of a grammar, and most states times tokens: each state has a row of the vocabulary's size. */
+/** Most states of a grammar that stays, and most states times tokens: each state has a row of the vocabulary's size. */
 const MAX_STATES = 4096;
 const MAX_ENTRIES = 2 ** 24;
+/** Most states of a grammar of one state's actions, which has no rows. */
+const MAX_STATES_OF_ACTIONS = 2 ** 18;
+/** Memory of the grammars of states that are kept, of a prompt, and actions with tokens that are kept. */
+const KEPT_BYTES = 2 ** 25;
+const KEPT_ACTIONS = 2 ** 14;
 
 /** The tokens that well-formed responses are made of. */
 export interface ResponseTokens {
@@ -19,17 +25,16 @@ export interface ResponseTokens {
 /**
  * The grammar of well-formed responses with an empty thought: the lead, one to `maxActions` actions with separators between, the
  * end. Actions of several tokens share what they begin with.
- * @returns undefined where it would be too large for the vocabulary, there is no action, or one continues as the separator or the
- *   end begins
+ * @returns undefined where it would have too many states, there is no action, or one continues as the separator or the end begins
  */
 export function responseGrammar(
   { lead, actions, separator, end }: ResponseTokens,
   maxActions: number,
-  vocabularySize: number,
+  maxStates: number,
 ): TokenGrammar | undefined {
   const trie = trieOf(actions);
   const size = lead.length + maxActions * (trie.length + separator.length + end.length) + 1;
-  if (trie.length < 2 || size > Math.min(MAX_STATES, MAX_ENTRIES / vocabularySize)) return undefined;
+  if (trie.length < 2 || size > maxStates) return undefined;
   const states: { readonly tokens: number[]; readonly next: number[] }[] = [];
   const state = (): number => states.push({ tokens: [], next: [] }) - 1;
   const edge = (from: number, token: number, to: number): void => {
@@ -68,6 +73,84 @@ export function responseGrammar(
   }
   return { start, states };
 }
+
+/** Most states of a grammar for all states of an environment. */
+export function mostStates({ vocabularySize }: Tokenizer): number {
+  return Math.min(MAX_STATES, MAX_ENTRIES / vocabularySize);
+}
+
+/** Grammars of responses that hold one of the actions of a state; states with the same actions share one while it is kept. */
+export class StateGrammars {
+  readonly #task: PromptTask;
+  readonly #tokenizer: Tokenizer;
+  readonly #around: Omit<ResponseTokens, 'actions'>;
+  readonly #encode: (action: string) => readonly number[] | undefined;
+  readonly #encoded = new Map<string, readonly number[] | undefined>();
+  /** By the actions in their order, those used last at the end. */
+  readonly #known = new Map<string, SparseGrammar>();
+  readonly #keptBytes: number;
+  #bytes = 0;
+
+  /**
+   * @param encode tokens of an action; undefined for one that a response cannot hold
+   * @param keptBytes memory of the grammars that are kept, about
+   */
+  constructor(
+    task: PromptTask,
+    tokenizer: Tokenizer,
+    around: Omit<ResponseTokens, 'actions'>,
+    encode: (action: string) => readonly number[] | undefined,
+    keptBytes = KEPT_BYTES,
+  ) {
+    this.#keptBytes = keptBytes;
+    this.#task = task;
+    this.#tokenizer = tokenizer;
+    this.#around = around;
+    this.#encode = encode;
+  }
+
+  /** @throws Error saying why there is none */
+  of(actions: readonly string[]): SparseGrammar {
+    const ordered = [...new Set(actions)].sort();
+    const key = JSON.stringify(ordered);
+    const known = this.#known.get(key);
+    const grammar = known ?? this.#made(ordered);
+    if (known) this.#known.delete(key);
+    else this.#bytes += bytesOf(key, grammar);
+    this.#known.set(key, grammar);
+    for (const [oldest, dropped] of this.#known) {
+      if (this.#bytes <= this.#keptBytes) break;
+      this.#known.delete(oldest);
+      this.#bytes -= bytesOf(oldest, dropped);
+    }
+    return grammar;
+  }
+
+  #made(actions: readonly string[]): SparseGrammar {
+    const { lead, end } = this.#around;
+    const { environmentId } = this.#task.description;
+    const encoded = actions.map(action => this.#tokensOf(action)).filter(ids => ids !== undefined);
+    checkResponseLength(this.#task, encoded, lead.length + end.length, this.#tokenizer);
+    const grammar = responseGrammar({ ...this.#around, actions: encoded }, 1, MAX_STATES_OF_ACTIONS);
+    if (grammar) return sparseGrammar(environmentId, grammar, this.#tokenizer.vocabularySize);
+    const [first = 'none'] = actions;
+    throw new Error(
+      `rollout.constrained: ${environmentId} lists ${actions.length} valid actions (${first.slice(0, 40)}, …) that no ` +
+        'grammar can be made of: each must be readable between <answer> and </answer>, and none may continue another with <',
+    );
+  }
+
+  #tokensOf(action: string): readonly number[] | undefined {
+    if (this.#encoded.has(action)) return this.#encoded.get(action);
+    if (this.#encoded.size >= KEPT_ACTIONS) this.#encoded.clear();
+    const ids = this.#encode(action);
+    this.#encoded.set(action, ids);
+    return ids;
+  }
+}
+
+/** UTF-16 code units have two bytes. */
+const bytesOf = (key: string, grammar: SparseGrammar): number => 2 * key.length + grammarBytes(grammar);
 
 /** @throws Error naming an action that no response has room for */
 export function checkResponseLength(

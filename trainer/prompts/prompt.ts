@@ -1,5 +1,6 @@
 import type { ResponseFormat } from '../../shared/response.ts';
 import type { TokenGrammar } from '../generation/grammar.ts';
+import type { SparseGrammar } from '../generation/sparse-grammar.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 
 /** An environment's description for its players; `describe` of the server gives it for the effective configuration. */
@@ -80,6 +81,11 @@ export interface PromptTokens {
   readonly actionTokenIds: ReadonlySet<number>;
   /** Allows well-formed responses only; absent where the environment lists no actions, or too many. */
   readonly grammar?: TokenGrammar;
+  /**
+   * Allows well-formed responses with one of the actions of a state alone.
+   * @throws Error where they make no grammar, or a response has no room for one
+   */
+  stateGrammar(actions: readonly string[]): SparseGrammar;
 }
 
 export interface Prompt {

@@ -15,6 +15,8 @@ export interface DescribedTag {
   readonly actionNames?: ActionNames;
   /** Actions are JSON, which answers write as text. */
   readonly jsonActions: boolean;
+  /** The valid actions of each state are asked for, and responses hold one of them. */
+  readonly constrained?: boolean;
   /** False for an environment without randomness, which rejects a seed. */
   readonly seedable: boolean;
   /** True if chance after the start has a seed that differs between the members of a group. */

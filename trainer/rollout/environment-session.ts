@@ -40,6 +40,8 @@ export interface SessionSpec {
   readonly stateKeys?: boolean;
   /** The state is also asked for as plain JSON. */
   readonly record?: boolean;
+  /** The valid actions of each state are asked for. */
+  readonly validActions?: boolean;
   /** Wrappers around the environment, the innermost first. */
   readonly wrappers?: readonly { readonly name: string; readonly options: JsonObject }[];
 }
@@ -91,6 +93,7 @@ export class EnvironmentSession {
   #observation: Schemas['Observation'];
   #structured: Json | undefined;
   #between: readonly Json[] = [];
+  #validActions: readonly string[] | undefined;
   readonly #actions: Json[] = [];
   #reseeds: readonly Reseed[] = [];
   #stateKey: string | undefined;
@@ -130,6 +133,7 @@ export class EnvironmentSession {
           (member, index) => new EnvironmentSession(servers, server, memberSpec(spec, index), member),
         );
         if (spec.record) await sessions[0].#seeStructured(sessions);
+        if (spec.validActions) await sessions[0].#seeValidActions(sessions);
         return sessions;
       } catch (error) {
         servers.done(server, work);
@@ -153,6 +157,14 @@ export class EnvironmentSession {
   /** The state as plain JSON; undefined unless it is recorded and the server returns it. */
   get structured(): Json | undefined {
     return this.#structured;
+  }
+
+  /**
+   * Actions that are legal now, as answers write them; undefined unless the specification asks for them, and where the environment
+   * does not list them.
+   */
+  get validActions(): readonly string[] | undefined {
+    return this.#validActions;
   }
 
   /** Names the state; undefined unless the specification asks for it. */
@@ -275,6 +287,7 @@ export class EnvironmentSession {
       const clone = new EnvironmentSession(this.#servers, this.#server, this.spec, opened);
       clone.#actions.push(...this.#actions);
       clone.#structured = this.#structured;
+      clone.#validActions = this.#validActions;
       clone.levelId = this.levelId;
       const step = this.#actions.length;
       const before = this.#reseeds.filter(reseed => reseed.step < step);
@@ -322,16 +335,16 @@ export class EnvironmentSession {
 
   /** @param done steps taken before these */
   async #steps(actions: readonly Json[], done: number): Promise<StepResult[]> {
-    const { record } = this.spec;
-    const requests = actions.flatMap((action, i) => {
+    const { record, validActions } = this.spec;
+    const steps = actions.flatMap((action, i) => {
       const input = { session_id: this.#sessionId, action, expected_step: done + i + 1 };
       const step = this.#server.request('step', input) as Request;
       return record ? [step, this.#structuredRequest()] : [step];
     });
-    const replies = await this.#server.batch(requests);
+    const replies = await this.#server.batch(validActions ? [...steps, this.#validActionsRequest()] : steps);
     const results: StepResult[] = [];
     const states: (Json | undefined)[] = [];
-    for (let i = 0; i < replies.length; i += record ? 2 : 1) {
+    for (let i = 0; i < steps.length; i += record ? 2 : 1) {
       const reply = replies[i];
       if (reply instanceof Error) throw reply;
       const result = reply as StepResult;
@@ -339,6 +352,9 @@ export class EnvironmentSession {
       if (record) states.push(structuredIn(replies[i + 1]));
       if (result.terminated || result.truncated) break;
     }
+    const last = results[results.length - 1];
+    if (validActions && !last.terminated && !last.truncated)
+      this.#validActions = validIn(replies[steps.length]);
     this.#structured = states.at(-1);
     this.#between = states.slice(0, -1).filter(state => state !== undefined);
     return results;
@@ -347,6 +363,16 @@ export class EnvironmentSession {
   #structuredRequest(): Request {
     const input = { session_id: this.#sessionId, mode: 'structured' } as const;
     return this.#server.request('render', input) as Request;
+  }
+
+  #validActionsRequest(): Request {
+    return this.#server.request('valid_actions', { session_id: this.#sessionId }) as Request;
+  }
+
+  /** Asks for the actions of the first state of a group, which all its members share. */
+  async #seeValidActions(members: readonly EnvironmentSession[]): Promise<void> {
+    const [reply] = await this.#server.batch([this.#validActionsRequest()]);
+    for (const member of members) member.#validActions = validIn(reply);
   }
 
   /**
@@ -441,6 +467,12 @@ function createInput(spec: SessionSpec) {
     ...(spec.dynamicsSeed === undefined ? {} : { dynamics_seed: spec.dynamicsSeed }),
     ...(spec.stateKeys ? { state_key: true } : {}),
   };
+}
+
+/** @throws the server's refusal */
+function validIn(reply: BatchReply): readonly string[] | undefined {
+  if (reply instanceof Error) throw reply;
+  return ((reply as Schemas['ValidActions']).valid_actions ?? undefined) as readonly string[] | undefined;
 }
 
 function structuredIn(reply: BatchReply): Json | undefined {

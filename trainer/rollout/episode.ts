@@ -56,6 +56,8 @@ export interface EpisodeSample {
   readonly versions: Int32Array;
   /** Likeliest tokens by position of sampled tokens; absent where the run keeps none. */
   readonly top?: ReadonlyMap<number, TopLogProbs>;
+  /** Tokens that could have been sampled, by position of sampled tokens; absent unless they followed the state. */
+  readonly allowed?: ReadonlyMap<number, Int32Array>;
   /** Tokens at the beginning that show earlier turns, which other samples train; absent where there are none. */
   readonly repeated?: number;
 }
@@ -120,6 +122,7 @@ export interface Episode {
   readonly values?: Float32Array;
   readonly versions: Int32Array;
   readonly top?: ReadonlyMap<number, TopLogProbs>;
+  readonly allowed?: ReadonlyMap<number, Int32Array>;
   /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
   readonly samples?: readonly EpisodeSample[];
   /** Counts of an episode that a program played through the gateway. */

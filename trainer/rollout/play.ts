@@ -246,9 +246,10 @@ export class Play {
   }
 
   async #ask(view: TurnView): Promise<AgentReply> {
-    const { prompt, agent, tally, sampling } = this.#setting;
+    const { described, prompt, agent, tally, sampling } = this.#setting;
     const { groupId, seed } = this.#plan;
     const step = this.#context?.begin(view);
+    const grammar = described.constrained && prompt.tokens?.stateGrammar(this.session.validActions ?? []);
     const asked = performance.now();
     const reply = await agent.respond({
       sequenceId: step?.sequenceId ?? -1,
@@ -259,6 +260,7 @@ export class Play {
         stopTokenIds: prompt.tokens?.stopTokenIds ?? NO_TOKENS,
       },
       seed: mixSeed(this.#samplingSeed, groupId, seed, this.member, this.turns.length),
+      ...(grammar ? { grammar } : {}),
       prime: prompt.prime,
       episode: episodeView(this.#plan, this.member, view, this.session, this.#setting),
       messages: () => promptMessages(prompt, view, this.#past),

@@ -1,5 +1,6 @@
 import type { GenerateRequest, Generation, Generator } from '../generation.ts';
 import type { Grammars, TokenGrammar } from '../grammar.ts';
+import { tokenGrammar } from '../sparse-grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
 import type { Replica } from './replica.ts';
 import { isRefusal, ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';
@@ -178,7 +179,7 @@ export class RemoteGenerator implements Generator {
 function named(grammar: NonNullable<GenerateRequest['grammar']>, grammars: Grammars): TokenGrammar {
   if (typeof grammar !== 'string') {
     if ('trie' in grammar) throw new RangeError('engines elsewhere take grammars over token ids only');
-    return grammar;
+    return 'states' in grammar ? grammar : tokenGrammar(grammar);
   }
   if (Object.hasOwn(grammars, grammar)) return grammars[grammar];
   throw new RangeError(

@@ -1,17 +1,15 @@
 import { countTrained } from '../../algorithms/losses/aggregation.ts';
-import { type CompiledGrammar, grammarStates } from '../../generation/grammar.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ScoreRequest } from '../policy.ts';
 import { type MicroBatch, sharedTimes, sharePrompt } from './micro-batches.ts';
 import type { BatchShape } from './sequence-graph.ts';
+import type { TokenMasks } from './token-masks.ts';
 
 /** Arrays for every input of a program, used at every run. */
 export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
 
-/** The loss mask has the tokens that are predicted; `sampled` those of them that a grammar ruled, all when absent. */
-export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'targets'> & {
-  readonly sampled?: Uint8Array;
-};
+/** The loss mask has the tokens that are predicted. */
+export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'targets'>;
 
 /** Offsets of a sequence's tokens and predictions in a program's arrays. */
 interface Placement {
@@ -52,15 +50,16 @@ export class BatchArrays {
     this.#placements = placed(shape, sequences, this.#all);
   }
 
-  /** Writes the tokens, and targets, positions and grammar states of masked ones; the rest is 0. */
-  fillTokens(inputs: BatchInputs, grammar: CompiledGrammar | null): void {
-    const { ids, targets, grammarStates: states, positions } = inputs;
+  /** Writes the tokens, and targets, positions and masks of masked ones; the rest is 0. */
+  fillTokens(inputs: BatchInputs, masks: TokenMasks | null): void {
+    const { ids, targets, maskRows, positions } = inputs;
     if (this.#shape.packed !== null) this.#fillPacking(inputs, this.#shape.packed);
     ids.fill(0);
     targets?.fill(0);
     positions?.fill(0);
-    if (grammar !== null) states.fill(grammar.stateCount);
-    this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds, sampled = lossMask }, row) => {
+    maskRows?.fill(0);
+    masks?.fill(inputs.masks as Float32Array);
+    this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds }, row) => {
       const { token, shared } = this.#placements[row];
       ids.set(tokenIds.subarray(shared, -1), token);
       if (targets !== undefined) this.put(row, own, targets);
@@ -68,8 +67,7 @@ export class BatchArrays {
         let to = row * this.#shape.predictions;
         for (let t = 1; t < lossMask.length; t++) if (lossMask[t]) positions[to++] = t - 1;
       }
-      if (grammar !== null)
-        this.put(row, grammarStates(grammar, tokenIds, sampled, grammar.stateCount), states);
+      if (masks !== null) this.put(row, masks.rowsOf(row), maskRows);
     });
   }
 

@@ -62,18 +62,18 @@ export class DecompositionProgram {
   }
 
   async #program(
-    { batch, grammarName, grammar }: GradientBatch,
+    { batch, masks }: GradientBatch,
     { structure }: GradientTask,
     components: readonly LossComponent[],
   ): Promise<Compiled> {
-    const key = JSON.stringify([shapeKey(batch), structure, components, grammarName]);
+    const key = JSON.stringify([shapeKey(batch), structure, components, masks?.count]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, trained, runtime, parameters, lossScaled, recompute } = this.#options;
     const sequence = buildSequenceGraph(config, batch, {
       valueHead: false,
       critic: false,
-      grammar,
+      masks: masks?.count ?? 0,
       onGpu: runtime.memory !== undefined,
     });
     const { g, logProbs, entropies, sequenceSum } = sequence;

@@ -27,7 +27,7 @@ t.test('logits in pieces give the values and gradients of whole ones', async t =
   const shape = { rows: 2, time: 5, predictions: 5, packed: null };
   const ids = Int32Array.of(1, 2, 3, 4, 5, 5, 4, 3, 2, 1);
   const run = (piece: number, tiedEmbeddings: boolean) => {
-    const options = { valueHead: false, critic: false, grammar: null, logitRows: piece };
+    const options = { valueHead: false, critic: false, masks: 0, logitRows: piece };
     const model = { ...config, tiedEmbeddings };
     const { g, logProbs, entropies } = buildSequenceGraph(model, shape, options);
     const weights = g.constant(

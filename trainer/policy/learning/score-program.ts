@@ -1,10 +1,10 @@
-import type { CompiledGrammar } from '../../generation/grammar.ts';
 import type { Executable } from '../../tensor/runtime/runtime.ts';
 import type { Score, ScoreRequest } from '../policy.ts';
 import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
 import { planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
-import { byGrammar, grammarOf, type ProgramOptions } from './train-program.ts';
+import { TokenMasks } from './token-masks.ts';
+import type { ProgramOptions } from './train-program.ts';
 
 interface CompiledScore {
   readonly executable: Executable;
@@ -24,45 +24,31 @@ export class ScoreProgram {
 
   async run(sequences: readonly ScoreRequest[], temperature: number, squares = false): Promise<Score[]> {
     const scores = new Array<Score>(sequences.length);
-    for (const [name, members] of byGrammar(sequences)) {
-      const grammar = grammarOf(this.#options, name);
-      const group = members.map(index => sequences[index]);
-      for (const batch of planMicroBatches(group, this.#options)) {
-        const program = await this.#program(batch, name, grammar, squares);
-        const indices = batch.members.map(member => members[member]);
-        const arrays = new BatchArrays(
-          batch,
-          indices.map(index => sequences[index]),
-        );
-        arrays.fillTokens(program.inputs, grammar);
-        program.inputs.inverseTemperature?.fill(1 / temperature);
-        const outputs = await program.executable.run(program.inputs);
-        indices.forEach((index, row) => {
-          const own = Object.keys(outputs).map(name => [
-            name,
-            arrays.take(row, outputs[name] as Float32Array),
-          ]);
-          scores[index] = Object.fromEntries(own) as Score;
-        });
-      }
+    for (const batch of planMicroBatches(sequences, this.#options)) {
+      const members = batch.members.map(index => sequences[index]);
+      const masks = TokenMasks.of(members, this.#options.grammars);
+      const program = await this.#program(batch, masks?.count ?? 0, squares);
+      const arrays = new BatchArrays(batch, members);
+      arrays.fillTokens(program.inputs, masks);
+      program.inputs.inverseTemperature?.fill(1 / temperature);
+      const outputs = await program.executable.run(program.inputs);
+      batch.members.forEach((index, row) => {
+        const own = Object.keys(outputs).map(name => [name, arrays.take(row, outputs[name] as Float32Array)]);
+        scores[index] = Object.fromEntries(own) as Score;
+      });
     }
     return scores;
   }
 
-  async #program(
-    shape: BatchShape,
-    grammarName: string,
-    grammar: CompiledGrammar | null,
-    squares: boolean,
-  ): Promise<CompiledScore> {
-    const key = JSON.stringify([shapeKey(shape), grammarName, squares]);
+  async #program(shape: BatchShape, masks: number, squares: boolean): Promise<CompiledScore> {
+    const key = JSON.stringify([shapeKey(shape), masks, squares]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { config, valueHead, critic, runtime, parameters } = this.#options;
     const { g, ...outputs } = buildSequenceGraph(config, shape, {
       valueHead,
       critic,
-      grammar,
+      masks,
       squares,
       onGpu: runtime.memory !== undefined,
     });

@@ -1,4 +1,3 @@
-import type { CompiledGrammar } from '../../generation/grammar.ts';
 import { declareDropout } from '../../models/adapters/dropout.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
@@ -12,8 +11,6 @@ import {
 } from '../../models/sequence-layout.ts';
 import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.ts';
 
-/** Added to logits of tokens that a grammar forbids; finite, so that entropies stay finite. */
-const FORBIDDEN_LOGIT = -1e9;
 /** Most memory of one copy of logits: on the processor, and on a GPU, which needs many rows to be busy. */
 const LOGITS_BYTES = { processor: 2 ** 26, gpu: 2 ** 29 };
 const FLOAT_BYTES = 4;
@@ -65,11 +62,11 @@ export interface SequenceGraph {
 /**
  * Builds the program up to its predictions. Inputs: `ids` int32 [rows, time], `targets` int32 [rows, predictions],
  * `inverseTemperature` []. If not all predictions are requested, `positions` int32 [rows, predictions] names those that
- * are. Under a grammar there is `grammarStates` int32 [rows, predictions], where the number of states means
- * unconstrained. With packed rows, `ids` are [tokens], `targets` and `grammarStates` [predictions], and a {@link
+ * are. Under masks there are `masks` float32 [masks, vocabulary], added to logits, and `maskRows` int32
+ * [rows, predictions]. With packed rows, `ids` are [tokens], `targets` and `maskRows` [predictions], and a {@link
  * PackedLayout} is an input for tokens (`places`, `tokens`). If not all predictions are requested, there is another for
  * these (`askedPlaces`, `askedTokens`), with the token of each (`asked`) and the prediction of each token
- * (`askedInverse`). A critic predicts no tokens, and has no `targets`, `inverseTemperature` or grammar.
+ * (`askedInverse`). A critic predicts no tokens, and has no `targets`, `inverseTemperature` or masks.
  */
 export function buildSequenceGraph(
   config: DecoderConfig,
@@ -77,7 +74,8 @@ export function buildSequenceGraph(
   options: {
     readonly valueHead: boolean;
     readonly critic: boolean;
-    readonly grammar: CompiledGrammar | null;
+    /** Number of masks that tokens were sampled under; 0: none was. */
+    readonly masks: number;
     /** Also Σ π² over the vocabulary at each prediction. */
     readonly squares?: boolean;
     /** True if it runs on a GPU. */
@@ -129,20 +127,19 @@ function tokenPredictions(
   hidden: Tensor,
   extents: Shape,
   {
-    grammar,
+    masks,
     squares: squared = false,
     logitRows: atOnce,
-  }: { readonly grammar: CompiledGrammar | null; readonly squares?: boolean; readonly logitRows: number },
+  }: { readonly masks: number; readonly squares?: boolean; readonly logitRows: number },
 ): { readonly logProbs: Tensor; readonly entropies: Tensor; readonly squares?: Tensor } {
   const flat = (name: string) => g.reshape(g.input(name, 'int32', extents), [-1]);
   const inverseTemperature = g.input('inverseTemperature', 'float32', []);
-  const states = grammar && flat('grammarStates');
-  const table =
-    grammar && g.constant(forbiddenLogits(grammar), [grammar.stateCount + 1, config.vocabularySize]);
+  const table = masks > 0 ? g.input('masks', 'float32', [masks, config.vocabularySize]) : null;
+  const maskRows = table && flat('maskRows');
   const targets = flat('targets');
   const predictionsOf = (rows: (x: Tensor) => Tensor) => {
     let logits = decoderLogits(g, config, rows(hidden), inverseTemperature);
-    if (table !== null) logits = g.add(logits, g.gather(table, rows(states!)));
+    if (table !== null) logits = g.add(logits, g.gather(table, rows(maskRows!)));
     const distribution = g.logSoftmax(logits);
     const entropies = g.neg(g.sum(g.mul(g.exp(distribution), distribution), [-1]));
     const squares = squared ? { squares: g.sum(g.exp(g.mul(distribution, 2)), [-1]) } : {};
@@ -211,12 +208,4 @@ function packedSum(g: GraphBuilder, x: Tensor, packing: PackedLayout, rows: numb
   const padded = g.reshape(spread(g, column, packing), [rows, -1]);
   const sums = g.broadcastTo(g.sum(padded, [-1], true), padded.shape);
   return g.stopGradient(g.reshape(collect(g, g.reshape(sums, [-1, 1]), packing), x.shape));
-}
-
-/** [states + 1, vocabulary]: 0 where a token is allowed, the last row all 0. */
-function forbiddenLogits(grammar: CompiledGrammar): Float32Array {
-  const size = grammar.allowed.length;
-  const table = new Float32Array(size + size / grammar.stateCount);
-  for (let i = 0; i < size; i++) if (!grammar.allowed[i]) table[i] = FORBIDDEN_LOGIT;
-  return table;
 }

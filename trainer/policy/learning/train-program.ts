@@ -22,6 +22,7 @@ import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.
 import { allocateInputs, BatchArrays, type BatchInputs, type PredictedSequence } from './batch-inputs.ts';
 import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
 import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { TokenMasks } from './token-masks.ts';
 
 export interface ProgramOptions {
   readonly config: DecoderConfig;
@@ -107,7 +108,7 @@ export class GradientProgram {
     if (!begun) learner?.clear();
     let batches = 0;
     for (const part of gradientBatches(this.#options, task.sequences)) {
-      const program = await this.#program(part.batch, task, part.grammarName, part.grammar, learner);
+      const program = await this.#program(part, task, learner);
       const arrays = fillBatch(program.inputs, part, task);
       this.#fillDropout(program.inputs, task, batches++);
       const outputs = await program.executable.run(program.inputs);
@@ -133,25 +134,23 @@ export class GradientProgram {
   }
 
   async #program(
-    shape: BatchShape,
+    { batch, masks }: GradientBatch,
     task: GradientTask,
-    grammarName: string,
-    grammar: CompiledGrammar | null,
     learner: Learner | null,
   ): Promise<TrainProgram> {
     // An entropy without a coefficient is only a metric and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
     const reportsLogProbs = task.sum !== undefined;
-    const key = JSON.stringify([shapeKey(shape), task.structure, rewarded, grammarName, reportsLogProbs]);
+    const key = JSON.stringify([shapeKey(batch), task.structure, rewarded, masks?.count, reportsLogProbs]);
     const known = this.#programs.get(key);
     if (known !== undefined) return known;
     const { runtime, parameters, trained } = this.#options;
     const { graph, metrics } = buildTrainGraph(
       { ...this.#options, reportsLogProbs },
-      shape,
+      batch,
       task.structure,
       rewarded,
-      grammar,
+      masks?.count ?? 0,
     );
     const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
     const into = learner === null ? { outputs } : { sums: learner.gradients };
@@ -171,13 +170,13 @@ function buildTrainGraph(
   shape: BatchShape,
   structure: LossStructure,
   entropyRewarded: boolean,
-  grammar: CompiledGrammar | null,
+  masks: number,
 ): { readonly graph: Graph; readonly metrics: readonly string[] } {
   const { config, valueHead, critic, trained } = options;
   const sequence = buildSequenceGraph(config, shape, {
     valueHead,
     critic,
-    grammar,
+    masks,
     onGpu: options.runtime?.memory !== undefined,
     dropout: options.dropout?.probability,
   });
@@ -204,41 +203,36 @@ function buildTrainGraph(
 export interface GradientBatch {
   readonly batch: MicroBatch;
   readonly sequences: readonly TrainingSequence[];
-  readonly grammarName: string;
-  readonly grammar: CompiledGrammar | null;
+  readonly masks: TokenMasks | null;
 }
 
-/** Sequences in micro-batches, one grammar after the other. */
+/** Sequences in micro-batches, with the masks that their tokens were sampled under. */
 export function* gradientBatches(
   options: Pick<ProgramOptions, 'config' | 'grammars' | 'tokenBudget' | 'packing'>,
   sequences: readonly TrainingSequence[],
 ): Generator<GradientBatch> {
-  for (const [grammarName, members] of byGrammar(sequences)) {
-    const grammar = grammarOf(options, grammarName);
-    const group = members.map(index => sequences[index]);
-    const predictions = group.map(predicted);
-    for (const batch of planMicroBatches(predictions, options)) {
-      yield { batch, sequences: batch.members.map(member => group[member]), grammarName, grammar };
-    }
+  for (const batch of planMicroBatches(sequences.map(predicted), options)) {
+    const members = batch.members.map(member => sequences[member]);
+    yield { batch, sequences: members, masks: TokenMasks.of(members, options.grammars) };
   }
 }
 
 /** Writes tokens and the loss's inputs. */
 export function fillBatch(
   inputs: BatchInputs,
-  { batch, sequences, grammar }: GradientBatch,
+  { batch, sequences, masks }: GradientBatch,
   task: GradientTask,
 ): BatchArrays {
   const arrays = new BatchArrays(batch, sequences.map(predicted));
-  arrays.fillTokens(inputs, grammar);
+  arrays.fillTokens(inputs, masks);
   fillLoss(inputs, arrays, sequences, task);
   return arrays;
 }
 
 /** A sequence for the model's arrays: its loss mask has every token that the loss needs predicted. */
 function predicted(sequence: TrainingSequence): PredictedSequence {
-  const { tokenIds, targets, lossMask: sampled } = sequence;
-  return { tokenIds, targets, lossMask: predictedTokens(sequence), sampled };
+  const { tokenIds, targets } = sequence;
+  return { tokenIds, targets, lossMask: predictedTokens(sequence) };
 }
 
 function fillLoss(
@@ -260,26 +254,4 @@ function fillLoss(
     const own: LossInputs = lossInputs(sequence, loss, structure, counts);
     for (const name of names) arrays.put(row, own[name]!, inputs[lossInputName(name)]);
   });
-}
-
-/** Indices of sequences by the name of their grammar, '' for none; in order of first occurrence. */
-export function byGrammar(sequences: readonly { readonly grammar?: string }[]): Map<string, number[]> {
-  const groups = new Map<string, number[]>();
-  sequences.forEach(({ grammar = '' }, index) => {
-    const group = groups.get(grammar);
-    if (group === undefined) groups.set(grammar, [index]);
-    else group.push(index);
-  });
-  return groups;
-}
-
-/** @throws RangeError listing the names when there is none of this name */
-export function grammarOf(options: Pick<ProgramOptions, 'grammars'>, name: string): CompiledGrammar | null {
-  if (name === '') return null;
-  const grammar = options.grammars.get(name);
-  if (grammar === undefined) {
-    const known = [...options.grammars.keys()].join(', ') || 'none';
-    throw new RangeError(`no grammar is named ${name}; the policy was given: ${known}`);
-  }
-  return grammar;
 }

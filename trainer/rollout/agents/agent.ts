@@ -1,6 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ActionNames } from '../../../shared/response.ts';
 import type { SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
+import type { SparseGrammar } from '../../generation/sparse-grammar.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 
 /** Plays episodes turn by turn: a local policy, a remote model, or a script. */
@@ -19,6 +20,8 @@ export interface AgentTurn {
   readonly sampling: SamplingSettings;
   /** Seeds this turn's draws. */
   readonly seed: number;
+  /** Allows responses with the state's valid actions alone; absent where they are not listed or not asked for. */
+  readonly grammar?: SparseGrammar;
   /** Text at the start of the response that belongs to it, e.g. `<think>`. */
   readonly prime: string;
   readonly episode: EpisodeView;
@@ -65,6 +68,8 @@ export interface AgentReply {
   readonly versions?: Int32Array;
   /** Likeliest tokens at each position; absent unless the run keeps them. */
   readonly top?: readonly TopLogProbs[];
+  /** Tokens that could have been sampled at each position; absent without the turn's grammar. */
+  readonly allowed?: readonly Int32Array[];
   readonly finishReason: 'stop' | 'length' | 'context';
   /** A random, exploratory turn: nothing to imitate. */
   readonly exploratory?: boolean;

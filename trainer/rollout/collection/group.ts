@@ -126,7 +126,7 @@ async function playMembers(group: OpenGroup, setting: GroupSetting, check: () =>
 /** Opens sessions that start from the group's state. */
 async function openSessions(group: OpenGroup, setting: GroupSetting, count: number): Promise<void> {
   const { plan } = group;
-  const { tag, seedable, hasDynamicsSeed, copyable } = setting.described;
+  const { tag, seedable, hasDynamicsSeed, copyable, constrained } = setting.described;
   const { prefix } = plan;
   // Members share the level but not the randomness after it; otherwise a group compares actions under a single outcome
   // of chance.
@@ -135,6 +135,7 @@ async function openSessions(group: OpenGroup, setting: GroupSetting, count: numb
     setting.servers,
     {
       environmentId: tag.environmentId,
+      validActions: constrained,
       tag: tag.name,
       config: tag.config,
       options: tag.options,

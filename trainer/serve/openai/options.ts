@@ -1,14 +1,15 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
-import { compileGrammar, type TokenGrammar } from '../../generation/grammar.ts';
+import type { TokenGrammar } from '../../generation/grammar.ts';
+import { sparseGrammar } from '../../generation/sparse-grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
-/** Entries of a table of states and tokens that a request's grammar may take. */
-const LARGEST_GRAMMAR = 2 ** 20;
+/** States and tokens of a request's grammar together. */
+const LARGEST_GRAMMAR = 2 ** 18;
 const GREATEST_RANDOM_SEED = 2 ** 31;
 /** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
 const COMPLETION_TOKENS = 16;
@@ -158,15 +159,15 @@ export async function jsonGrammarOf(
 
 /** @throws ApiError 400 for a grammar that does not fit the vocabulary */
 function checkedGrammar(grammar: TokenGrammar, { vocabularySize }: LanguageModel): TokenGrammar {
-  const { length } = grammar.states;
-  if (length * vocabularySize > LARGEST_GRAMMAR) {
+  const size = grammar.states.reduce((sum, { tokens }) => sum + 1 + tokens.length, 0);
+  if (size > LARGEST_GRAMMAR) {
     throw badRequest(
-      `token_grammar: ${length} states times ${vocabularySize} tokens are more than ${LARGEST_GRAMMAR}`,
+      `token_grammar: ${size} states and tokens are more than ${LARGEST_GRAMMAR}`,
       'token_grammar',
     );
   }
   try {
-    compileGrammar('token_grammar', grammar, vocabularySize);
+    sparseGrammar('token_grammar', grammar, vocabularySize);
   } catch (error) {
     throw badRequest((error as Error).message, 'token_grammar');
   }

@@ -2,6 +2,7 @@ import { mean } from '../../algorithms/statistics.ts';
 import { distributionChange } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
+import { maskOf, samplingMask } from '../../data/sampling-mask.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { Policy, ScoreRequest, TrainedPolicy } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
@@ -157,9 +158,10 @@ function samplesIn(
   return episodes.flatMap(episode =>
     samplesOf(episode)
       .filter(({ lossMask }) => lossMask.includes(1))
-      .map(({ tokenIds, lossMask, logProbs, versions }) => {
+      .map(sample => {
+        const { tokenIds, lossMask, logProbs, versions } = sample;
         const ages = Int32Array.from(versions, (version, t) => (lossMask[t] ? ageOf(version) : NOT_SAMPLED));
-        return { tokenIds, lossMask, logProbs, ages, ...(constrained ? { grammar: episode.tag } : {}) };
+        return { tokenIds, lossMask, logProbs, ages, ...maskOf(sample, episode, constrained) };
       }),
   );
 }
@@ -215,9 +217,11 @@ async function gapsByAge(
   compared: readonly Compared[],
   temperature: number,
 ): Promise<Map<number, Gap>> {
-  const requests = compared.map(({ tokenIds, lossMask, grammar }) =>
-    grammar === undefined ? { tokenIds, lossMask } : { tokenIds, lossMask, grammar },
-  );
+  const requests = compared.map(({ tokenIds, lossMask, ...others }) => ({
+    tokenIds,
+    lossMask,
+    ...samplingMask(others),
+  }));
   const scores = await policy.score(requests, { temperature });
   /** By age, and within it by sequence. */
   const differences = new Map<number, number[][]>();

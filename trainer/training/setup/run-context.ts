@@ -8,6 +8,7 @@ import { baseFolder, validationTags } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { Grammars, TokenGrammar } from '../../generation/grammar.ts';
+import { allowedTokens } from '../../generation/sparse-grammar.ts';
 import { buildByteTokenizer, buildWordTokenizer, withWords } from '../../models/tokenizer/builder.ts';
 import { loadTokenizer, TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -26,6 +27,7 @@ import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
+import { withStateActions } from './state-actions.ts';
 
 /** Time for an abandoned collection to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
@@ -43,7 +45,7 @@ export interface RunContext extends TextRunContext {
   readonly tokenizer: Tokenizer;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** Grammars of constrained responses, by tag; empty where responses are not constrained. */
+  /** Grammars of constrained responses, by tag; those of the others follow their states, or are not constrained. */
   readonly grammars: Grammars;
 }
 
@@ -60,7 +62,10 @@ export function openRunContext(
   note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<RunContext> {
-  return connected(settings, note, signal, async (servers, tags) => {
+  return connected(settings, note, signal, async (servers, described) => {
+    const tags = settings.rollout.constrained
+      ? await orAborted(withStateActions(servers, described, settings.validation.seed), signal)
+      : described;
     for (const text of checkBranching(settings, tags)) note(text);
     const tokenizer =
       tokenizerFolder === undefined
@@ -175,11 +180,12 @@ function collectorSettings(
 /** @throws Error naming a tag without a grammar for its responses */
 function responseGrammars(tags: readonly DescribedTag[], collector: Collector): Grammars {
   const grammars: { [tag: string]: TokenGrammar } = {};
-  for (const { tag } of tags) {
+  for (const { tag, constrained } of tags) {
+    if (constrained) continue;
     const grammar = collector.prompt(tag.name).tokens?.grammar;
     if (!grammar) {
       throw new Error(
-        `rollout.constrained: responses under ${tag.name} have no grammar; it needs named actions, or \`actions\` in the environment's definition, that are not too many and none of which continues another with || or <`,
+        `rollout.constrained: responses under ${tag.name} have no grammar; it needs states that list their valid actions, or named actions, or \`actions\` in the environment's definition, that are not too many and none of which continues another with || or <`,
       );
     }
     grammars[tag.name] = grammar;
@@ -289,15 +295,17 @@ export function policyAgent(
   topLogProbs = 0,
 ): Agent {
   return {
-    respond: turn =>
-      policy.generate({
-        sequenceId: turn.sequenceId,
-        append: turn.append,
-        sampling: turn.sampling,
-        seed: turn.seed,
-        grammar: grammarOf(turn.episode.tag),
+    async respond({ sequenceId, append, sampling, seed, grammar, episode }) {
+      const generation = await policy.generate({
+        sequenceId,
+        append,
+        sampling,
+        seed,
+        grammar: grammar ?? grammarOf(episode.tag),
         ...(topLogProbs > 0 ? { topLogProbs } : {}),
-      }),
+      });
+      return grammar ? { ...generation, allowed: allowedTokens(grammar, generation.tokenIds) } : generation;
+    },
     release: sequenceId => policy.release(sequenceId),
   };
 }

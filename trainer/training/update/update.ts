@@ -6,6 +6,7 @@ import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { averageRows, type Metrics } from '../../data/metrics.ts';
+import { samplingMask } from '../../data/sampling-mask.ts';
 import type { Policy, Score, TrainedPolicy, UpdateMetrics, UpdateSettings } from '../../policy/policy.ts';
 import { mixSeed } from '../../rollout/seeds.ts';
 import { dump } from '../../tensor/runtime/dump.ts';
@@ -180,10 +181,10 @@ function scoreSequences(
   sequences: readonly TrainingSequence[],
   temperature: number,
 ): Promise<Score[]> {
-  const requests = sequences.map(({ tokenIds, lossMask, grammar }) => ({
+  const requests = sequences.map(({ tokenIds, lossMask, ...others }) => ({
     tokenIds,
     lossMask,
-    ...(grammar === undefined ? {} : { grammar }),
+    ...samplingMask(others),
   }));
   return policy.score(requests, { temperature });
 }

@@ -1,0 +1,124 @@
+import t from 'tap';
+import { Type } from 'typebox';
+import type { AnyEnvironment, Environment } from '../../../env-server/environments/core/environment.ts';
+import type { Json } from '../../../shared/json.ts';
+import { scoreEpisodes } from '../../data/scoring.ts';
+import { type Episode, samplesOf } from '../../rollout/episode.ts';
+import { serve } from '../../rollout/server.test-data.ts';
+import { planGroups } from '../../rollout/tag.ts';
+import { tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
+import { openPolicy } from './open-policy.ts';
+import { openRunContext, sampledAgent } from './run-context.ts';
+
+const MAX_MS = 900_000;
+const never = new AbortController().signal;
+
+/** Actions of a rung: the last may be taken at once, and one begins another. */
+const actionsAt = (rung: number) => ['up', 'up up', `rest at ${rung}`, ...(rung > 0 ? [`jump ${rung}`] : [])];
+
+/** A ladder with other actions on each rung. */
+const LADDER: Environment<{ readonly max_steps: number }, { readonly rung: number }> = {
+  spec: {
+    id: 'Ladder-v0',
+    title: 'Ladder',
+    description: 'For tests.',
+    tags: ['test'],
+    configSchema: Type.Object({ max_steps: Type.Integer({ default: 4 }) }, { additionalProperties: false }),
+    optionsSchema: Type.Object({}, { additionalProperties: false }),
+    observationSpace: { type: 'Text', maxLength: 20 },
+    actionSpace: { type: 'Text', maxLength: 20 },
+    observationFormats: ['text'],
+    rewardRange: [0, 1],
+    maxEpisodeSteps: 4,
+    exampleAction: 'up',
+    history: [{ version: 0, change: 'First.' }],
+  },
+  describe: () => ({ instruction: 'Climb.' }),
+  reset: () => ({ rung: 0 }),
+  step: ({ rung }, action) => {
+    const valid = actionsAt(rung).includes(action as string);
+    const next = valid ? rung + (action === 'up up' ? 2 : 1) : rung;
+    const success = action === 'up up';
+    return {
+      state: { rung: next },
+      reward: success ? 1 : 0,
+      terminated: next > 3,
+      info: { success, action_is_valid: valid, action_is_effective: valid },
+    };
+  },
+  observe: ({ rung }) => `rung ${rung}`,
+  validActions: ({ rung }) => actionsAt(rung),
+};
+
+const ladderWith = (rollout: Json) => ({
+  tags: { Ladder: { env_id: 'Ladder-v0', max_turn: 4, max_actions_per_turn: 2, max_actions_per_traj: 8 } },
+  train_tags: ['Ladder'],
+  policy: { context: 256, tokenizer: 'bytes' },
+  rollout: { constrained: true, response_length: 24, env_groups: 2, group_size: 4, ...(rollout as object) },
+  algorithm: { mini_batch_size: 8 },
+  training: { steps: 1, validate_every: 9 },
+});
+
+for (const think of [false, true]) {
+  t.test(
+    `think ${think}: every action is one of its state, and log-probabilities are those of the sampled distribution`,
+    { timeout: MAX_MS },
+    async t => {
+      const [{ name: url }] = (await serve(t, {}, [LADDER as AnyEnvironment])).servers;
+      const settings = tinySettings(url, t.testdir(), 'ladder', ladderWith({ think }));
+      const context = await openRunContext(settings, undefined, () => {}, never);
+      t.teardown(() => context.close());
+      const policy = await openPolicy(settings, context, undefined);
+      t.teardown(() => policy.close());
+      t.same(context.grammars, {});
+      const played = async (temperature: number): Promise<readonly Episode[]> => {
+        const plans = planGroups({ tags: [{ tag: 'Ladder', groups: 4 }], groupSize: 4, firstSeed: 1 });
+        const agent = sampledAgent(context, policy);
+        const sampling = { temperature, topK: 0, topP: 1 };
+        const { episodes } = await context.collector.collect(plans, { agent, sampling, samplingSeed: 3 });
+        for (const { turns } of episodes) {
+          for (const { state, actions, penalty } of turns) {
+            t.equal(actions.length, 1);
+            t.equal(penalty, 0);
+            t.ok(
+              actionsAt(Number(state.slice('rung '.length))).includes(actions[0] as string),
+              String(actions),
+            );
+          }
+        }
+        return episodes;
+      };
+      await played(0);
+      const episodes = await played(1);
+      const said = new Set(episodes.flatMap(({ turns }) => turns.flatMap(({ actions }) => actions)));
+      for (const action of ['up', 'up up', 'rest at 0', 'rest at 2']) t.ok(said.has(action), action);
+      const scores = await scoreEpisodes(policy, episodes, settings);
+      let tokens = 0;
+      for (const sample of episodes.flatMap(samplesOf)) {
+        sample.lossMask.forEach((on, i) => {
+          if (!on) return;
+          tokens++;
+          t.ok(Math.abs(scores.get(sample)!.logProbs[i] - sample.logProbs[i]) <= 1e-5);
+        });
+      }
+      t.ok(tokens > 100, `${tokens} tokens`);
+    },
+  );
+}
+
+t.test('training takes the masks of the states', { timeout: MAX_MS }, async t => {
+  const [{ name: url }] = (await serve(t, {}, [LADDER as AnyEnvironment])).servers;
+  const [row] = trainingRows(await trainTiny(tinySettings(url, t.testdir(), 'ladder', ladderWith({}))));
+  t.equal(row['train/Ladder/action_is_valid'], 1);
+  t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
+});
+
+t.test('an environment that lists no actions anywhere is refused by name', { timeout: MAX_MS }, async t => {
+  const { validActions, ...mute } = LADDER;
+  const [{ name: url }] = (await serve(t, {}, [mute as AnyEnvironment])).servers;
+  const settings = tinySettings(url, t.testdir(), 'mute', ladderWith({}));
+  await t.rejects(
+    openRunContext(settings, undefined, () => {}, never),
+    /responses under Ladder have no grammar; it needs states that list their valid actions/,
+  );
+});
