@@ -54,7 +54,8 @@ curl -s localhost:8080/v1/sessions -H 'content-type: application/json' -d '{
 - \`config.data\`: JSON Lines, JSON or Parquet on the server's disk. With \`RAGEN_DATA_DIR\` it must lie in that folder; a
   server with tokens reads no file without it.
 - \`options\` pin the start: a level is data. The seed draws everything else, the same on every machine.
-- \`info\` of each step has \`success\`, \`action_is_valid\` and \`action_is_effective\`.
+- \`info\` of each step has \`success\`, \`action_is_valid\` and \`action_is_effective\`, and in some
+  environments \`rewards\`: named parts that [trainers can weigh](reference/algorithms.md#rewards).
 
 The observations on the pages are the first ones of seed 0; forms that only combine others are left out.
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
-import type { AnyEnvironment } from './core/environment.ts';
+import type { AnyEnvironment, StepInfo } from './core/environment.ts';
 import { resolveConfig, resolveOptions } from './core/settings.ts';
 import { deepCoder, stopSandboxes } from './deepcoder/deepcoder.ts';
 import { BUILT_IN } from './registry.ts';
@@ -162,6 +162,60 @@ for (const environment of BUILT_IN) {
     return undefined;
   });
 }
+
+/** Environments that name parts of their rewards: the names, and whether the parts add up to the reward. */
+const PARTS: { readonly [id: string]: { readonly names: readonly string[]; readonly addUp: boolean } } = {
+  'Countdown-v0': { names: ['correct', 'numbers'], addUp: false },
+  'Lean-v0': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
+  'Lean-v1': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
+  'SearchQA-v0': { names: ['exact_match', 'f1'], addUp: false },
+  'Sokoban-v0': { names: ['moves', 'boxes', 'solved'], addUp: true },
+  'Sudoku-v0': { names: ['numbers', 'solved', 'refused'], addUp: true },
+  'TextShop-v0': { names: ['product', 'attributes', 'options', 'price'], addUp: false },
+};
+/** Parts that an environment's version never pays. */
+const NEVER_PAID = new Set(['Lean-v1 tactic', 'Lean-v1 cap']);
+
+/** Steps of episodes by each of its players, of invalid actions, and of one more after the end. */
+async function stepsOf(environment: AnyEnvironment): Promise<{ reward: number; info: StepInfo }[]> {
+  const steps: { reward: number; info: StepInfo }[] = [];
+  for (const seed of SEEDS) {
+    for (const { plan } of Object.values(environment.references ?? {})) {
+      let { state, rng } = await begin(environment, seed);
+      const own = Random.fromSeed(seed);
+      for (let step = 0; step < MAX_STEPS; step++) {
+        const action = step % 3 === 1 ? '' : (await plan(state, 1, own))[0];
+        const result = await environment.step(state, action ?? 0, rng);
+        steps.push(result);
+        state = result.state;
+        if (action === undefined) break;
+      }
+    }
+  }
+  return steps;
+}
+
+t.test('an environment that names parts of its rewards names all of them at every step', async t => {
+  for (const environment of BUILT_IN) {
+    const { id } = environment.spec;
+    if (environment === (deepCoder as AnyEnvironment)) continue;
+    const paid = new Set<string>();
+    for (const { reward, info } of await stepsOf(environment)) {
+      const parts = info.rewards as Readonly<Record<string, number>> | undefined;
+      const wanted = PARTS[id];
+      if (!(wanted && parts)) {
+        if (wanted || parts) t.fail(`${id}: ${JSON.stringify(info)}`);
+        continue;
+      }
+      if (Object.keys(parts).join() !== wanted.names.join()) t.fail(`${id}: ${JSON.stringify(parts)}`);
+      const sum = Object.values(parts).reduce((total, part) => total + part, 0);
+      if (wanted.addUp && Math.abs(sum - reward) > 1e-9) t.fail(`${id}: ${JSON.stringify(parts)}, ${reward}`);
+      for (const name of wanted.names) if (parts[name] !== 0) paid.add(name);
+    }
+    const expected = (PARTS[id]?.names ?? []).filter(name => !NEVER_PAID.has(`${id} ${name}`));
+    t.same([...paid].sort(), expected.sort(), `${id} pays each part at some step`);
+  }
+});
 
 function mean(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;

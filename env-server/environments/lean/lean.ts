@@ -60,7 +60,7 @@ function specOf(version: Version): EnvironmentSpec {
     description: [
       'A theorem is proved tactic by tactic. Each action is one tactic. Accepted ones are kept, rejected ones are dropped.',
       '',
-      `${RULES[version]} An accepted tactic is a valid action, any other is not.`,
+      `${RULES[version]} An accepted tactic is a valid action, any other is not. \`info.rewards\` has the parts \`step\`, \`tactic\`, \`proof\` and \`cap\`.`,
       '',
       'Where `lean` is installed, a confined process checks each tactic, with limits of time and memory. For Mathlib a REPL process or a Kimina Lean server is faster. A proof may use the axioms `propext`, `Classical.choice` and `Quot.sound` only.',
       '',
@@ -347,8 +347,12 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
   const proved = status === 'proved';
   const steps = state.steps + 1;
   const capped = !proved && steps >= state.max_steps;
-  const { step, proof, cap } = rewards;
-  const reward = step + rewards[status] + (proved ? proof : 0) + (capped ? cap : 0);
+  const parts = {
+    step: rewards.step,
+    tactic: rewards[status],
+    proof: proved ? rewards.proof : 0,
+    cap: capped ? rewards.cap : 0,
+  };
   return {
     state: {
       ...state,
@@ -357,7 +361,7 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
       feedback: verdict,
       goals: accepted ? verdict.messages : goalsOf(state),
     },
-    reward,
+    reward: parts.step + parts.tactic + parts.proof + parts.cap,
     terminated: proved,
     truncated: capped,
     info: {
@@ -367,6 +371,7 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
       status,
       messages: verdict.messages.map(cut),
       checker: nameOf(state),
+      rewards: parts,
       ...(proved && { ended_by: 'proved' }),
       ...(capped && { ended_by: TIME_LIMIT }),
     },
@@ -383,6 +388,7 @@ function over(state: LeanState): Transition<LeanState> {
     status: 'over',
     messages: [],
     checker: nameOf(state),
+    rewards: { step: 0, tactic: 0, proof: 0, cap: 0 },
     ended_by: proved ? 'proved' : TIME_LIMIT,
   };
   return { state, reward: 0, terminated: proved, truncated: !proved, info };

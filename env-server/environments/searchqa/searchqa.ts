@@ -134,7 +134,7 @@ export const searchQa = {
     description: [
       'A question that several documents answer together. `search[query]` shows the best documents, `finish[answer]` answers and ends the episode. Any other text is an invalid action, but counts as an answer and ends the episode.',
       '',
-      'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. An empty action or query changes nothing.',
+      'The answer is marked as in HotpotQA: an exact match (in lower case, without punctuation and articles) pays 1, otherwise F1 over words if it is at least 0.3, else 0. Any pay counts as success. `info.rewards` has `exact_match` and `f1` without that limit. An empty action or query changes nothing.',
       '',
       'Searched is a corpus about an invented country that ships with the environment, a corpus file (BM25 in both), or an HTTP retriever. A search that the retriever does not answer says so and sets `search_failed` in `info`. A retriever runs on the server’s own machine or on a host that its operator lists in `RAGEN_RETRIEVER_HOSTS`.',
     ].join('\n'),
@@ -214,6 +214,7 @@ export const searchQa = {
       answer,
       f1,
       exact_match: exact,
+      rewards: { exact_match: Number(exact), f1 },
     });
   },
 
@@ -255,6 +256,7 @@ function transition(
       action_is_valid: valid,
       action_is_effective: effective,
       action_type: kind,
+      rewards: { exact_match: 0, f1: 0 },
       ...more,
       ...(finished && { ended_by: endOf(finished.reward) }),
     },

@@ -92,17 +92,45 @@ export function move(state: SokobanState, direction: number): SokobanState {
 /** Ends of an episode. */
 export const ENDS = { solved: 'Brought every box onto a target' } as const satisfies Ends;
 
-const info = (success: boolean, valid: boolean, effective: boolean, end?: keyof typeof ENDS): StepInfo =>
+const NO_REWARDS = { moves: 0, boxes: 0, solved: 0 };
+
+const info = (
+  success: boolean,
+  valid: boolean,
+  effective: boolean,
+  rewards: typeof NO_REWARDS,
+  end?: keyof typeof ENDS,
+): StepInfo =>
   Object.freeze({
     success,
     action_is_valid: valid,
     action_is_effective: effective,
+    rewards: Object.freeze(rewards),
     ...(end && { ended_by: end }),
   });
 
-export const UNKNOWN_ACTION = info(false, false, false);
-export const BLOCKED = info(false, true, false);
-export const MOVED = info(false, true, true);
-export const SOLVED = info(true, true, true, 'solved');
-export const SOLVED_STANDING = info(true, true, false, 'solved');
-export const UNKNOWN_AFTER_END = info(false, false, false, 'solved');
+export const UNKNOWN_ACTION = info(false, false, false, NO_REWARDS);
+export const AFTER_END = info(true, true, false, NO_REWARDS, 'solved');
+export const UNKNOWN_AFTER_END = info(false, false, false, NO_REWARDS, 'solved');
+
+const INFOS = [false, true].map(effective => ({
+  solved: info(
+    true,
+    true,
+    effective,
+    { moves: STEP_REWARD, boxes: BOX_REWARD, solved: SOLVED_REWARD },
+    'solved',
+  ),
+  unsolved: [-1, 0, 1].map(change =>
+    info(false, true, effective, { moves: STEP_REWARD, boxes: change * BOX_REWARD, solved: 0 }),
+  ),
+}));
+
+/**
+ * `info` of one of the four actions, made once for all episodes.
+ * @param change 1 where more boxes are on targets than before, −1 where fewer are, else 0; 1 where it solves the room
+ */
+export function infoOf(effective: boolean, change: number, solved: boolean): StepInfo {
+  const infos = INFOS[Number(effective)];
+  return solved ? infos.solved : infos.unsolved[change + 1];
+}

@@ -32,17 +32,15 @@ import { createState, levelKey } from './level.ts';
 import { render } from './render.ts';
 import {
   ACTIONS,
-  BLOCKED,
+  AFTER_END,
   BOX_REWARD,
   countOnTarget,
   ENDS,
+  infoOf,
   isSolved,
-  MOVED,
   move,
   type Room,
-  SOLVED,
   SOLVED_REWARD,
-  SOLVED_STANDING,
   type SokobanState,
   STEP_REWARD,
   TARGET,
@@ -276,6 +274,7 @@ const spec: EnvironmentSpec = {
     'Every action costs 0.1. An action after which more boxes are on targets than before pays 1, one after which',
     'fewer do costs 1, and solving the room pays 10. The count starts at 0, so boxes that are on targets from',
     'the start pay with the first action. An action that is not one of the four changes nothing and costs nothing.',
+    '`info.rewards` has the three parts of the reward: `moves`, `boxes` and `solved`.',
     '',
     'A room is dug by a random walk; player and targets are placed at random; a search then pulls the boxes',
     'off their targets, so every room can be solved.',
@@ -351,7 +350,7 @@ function step(state: SokobanState, action: Json): Transition<SokobanState> {
   const over = before === room.targets;
   const direction = ACTIONS.indexOf(action);
   if (over) {
-    const info = direction < 0 ? UNKNOWN_AFTER_END : SOLVED_STANDING;
+    const info = direction < 0 ? UNKNOWN_AFTER_END : AFTER_END;
     return { state, reward: 0, terminated: true, info };
   }
   if (direction < 0) return { state, reward: 0, terminated: false, info: UNKNOWN_ACTION };
@@ -359,14 +358,11 @@ function step(state: SokobanState, action: Json): Transition<SokobanState> {
   const moved = move(state, direction);
   const onTarget = countOnTarget(room, moved.boxes);
   const solved = onTarget === room.targets;
-  let reward = STEP_REWARD;
-  if (onTarget > before) reward += BOX_REWARD;
-  else if (onTarget < before) reward -= BOX_REWARD;
-  if (solved) reward += SOLVED_REWARD;
+  const change = Math.sign(onTarget - before);
   return {
-    state: onTarget === before ? moved : { ...moved, boxes_on_target: onTarget },
-    reward,
+    state: change === 0 ? moved : { ...moved, boxes_on_target: onTarget },
+    reward: STEP_REWARD + change * BOX_REWARD + (solved ? SOLVED_REWARD : 0),
     terminated: solved,
-    info: moved === state ? (solved ? SOLVED_STANDING : BLOCKED) : solved ? SOLVED : MOVED,
+    info: infoOf(moved !== state, change, solved),
   };
 }

@@ -190,6 +190,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
       '',
       `Rewards: +${REWARD_RIGHT} for the number of the solution, +${REWARD_LEGAL} for another legal number in an empty cell, ${REWARD_INVALID} for a refused placement, +${REWARD_SOLVED} more when the board is solved.`,
       `A cell earns the same on every way: overwriting a wrong number by the right one earns +${REWARD_CORRECTED}, a right one by a wrong one −${REWARD_CORRECTED}, one wrong number by another 0, and repeating the number already there 0.`,
+      '`info.rewards` has the parts: `numbers`, `solved` and `refused`.',
       `The episode is cut after ${STEPS_PER_BLANK} placements for each empty cell, or after \`max_steps\`.`,
       '',
       '`info` has `blanks` (empty cells) and, for a refused placement, `reason`.',
@@ -268,10 +269,14 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     const next = old === number ? grid : grid.with(cell, number);
     const solved = isSolved(size, next);
     const capped = !solved && steps >= state.maxSteps;
-    const reward = worth(old, number, solution[cell]) + (solved ? REWARD_SOLVED : 0);
+    const rewards = {
+      numbers: worth(old, number, solution[cell]),
+      solved: solved ? REWARD_SOLVED : 0,
+      refused: 0,
+    };
     return {
       state: { ...state, grid: next, steps, feedback: '' },
-      reward,
+      reward: rewards.numbers + rewards.solved,
       terminated: solved,
       truncated: capped,
       info: {
@@ -279,6 +284,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
         action_is_valid: true,
         action_is_effective: old !== number,
         blanks: countBlanks(next),
+        rewards,
         ...(solved && { ended_by: 'solved' }),
         ...(capped && { ended_by: TIME_LIMIT }),
       },
@@ -329,6 +335,7 @@ function stay(state: SudokuState): Transition<SudokuState> {
     action_is_valid: false,
     action_is_effective: false,
     blanks: 0,
+    rewards: { numbers: 0, solved: 0, refused: 0 },
     ended_by: 'solved',
   };
   return { state, reward: 0, terminated: true, info };
@@ -347,6 +354,7 @@ function refuse(state: SudokuState, reason: string, feedback: string): Transitio
       action_is_valid: false,
       action_is_effective: false,
       blanks: countBlanks(state.grid),
+      rewards: { numbers: 0, solved: 0, refused: REWARD_INVALID },
       reason,
       ...(capped && { ended_by: TIME_LIMIT }),
     },

@@ -172,7 +172,7 @@ export const textShop = {
       '',
       'The purchase is worth r = r_type · (attribute hits + option hits + price hit) / (attributes + options + 1), where r_type falls below 1 for another kind of product. With `reward_mode` strict a purchase pays 1 for r = 1 and else 0, with partial it pays r. Success is r = 1. Everything else pays 0; an action that the page does not offer changes nothing and is invalid.',
       '',
-      'The shop is generated: some 1,000 products and 2,000 goals, with the pages, search and reward of WebShop. `products`, `attributes` and `instructions` name the files that WebShop published, to shop among its own products. `info` has `page`, and at the end `raw_reward` (r), `attribute_hits`, `option_hits`, `price_hit` and `r_type`.',
+      'The shop is generated: some 1,000 products and 2,000 goals, with the pages, search and reward of WebShop. `products`, `attributes` and `instructions` name the files that WebShop published, to shop among its own products. `info` has `page`, and at the end `raw_reward` (r), `attribute_hits`, `option_hits`, `price_hit` and `r_type`. `info.rewards` has the shares of the goal that a purchase meets: `product` (r_type), `attributes`, `options` and `price`.',
     ].join('\n'),
     tags: ['shopping', 'search', 'text'],
     configSchema,
@@ -337,6 +337,7 @@ function transition(
       action_is_valid: valid,
       action_is_effective: effective,
       page: where.page,
+      rewards: verdict && effective ? purchaseRewards(verdict, goal) : NO_REWARDS,
       ...(verdict && {
         raw_reward: verdict.reward,
         r_type: verdict.r_type,
@@ -348,6 +349,20 @@ function transition(
     },
   };
 }
+
+const NO_REWARDS = { product: 0, attributes: 0, options: 0, price: 0 };
+
+/** Shares of the goal that a purchase meets; 1 for options where the goal has none. */
+function purchaseRewards(verdict: Verdict, { attributes, options }: Goal): typeof NO_REWARDS {
+  return {
+    product: verdict.r_type,
+    attributes: share(verdict.attribute_hits, attributes.length),
+    options: share(verdict.option_hits, options.length),
+    price: Number(verdict.price_hit),
+  };
+}
+
+const share = (hits: number, wanted: number): number => (wanted === 0 ? 1 : hits / wanted);
 
 /** The first fault of a purchase. */
 function faultOf({ r_type, price_hit, option_hits }: Verdict, { options }: Goal): string {
