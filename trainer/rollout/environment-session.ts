@@ -221,16 +221,31 @@ export class EnvironmentSession {
   }
 
   /**
-   * Carries out actions in order until the episode ends, and returns the results of the executed ones.
+   * Carries out actions in order until the episode ends, and returns their results. An action outside of the action
+   * space, which the server rejects, is an invalid one that changes nothing.
    * @throws ServerProblem for a fault of the environment; ServerUnavailable; ReplayDiverged
    */
   async act(actions: readonly Json[]): Promise<StepResult[]> {
-    if (actions.length === 0) return [];
+    const results: StepResult[] = [];
+    while (results.length < actions.length) {
+      const next = actions.slice(results.length);
+      const played = await this.#actOnce(next);
+      results.push(...played);
+      const last = played.at(-1);
+      if (last?.terminated || last?.truncated) break;
+      if (played.length < next.length) results.push(this.#rejectedStep());
+    }
+    return results;
+  }
+
+  /** Carries out actions up to one that ends the episode, or to the first that the server rejects. */
+  async #actOnce(actions: readonly Json[]): Promise<StepResult[]> {
     for (;;) {
       try {
         const results = await this.#steps(actions, this.#actions.length);
         for (let i = 0; i < results.length; i++) this.#actions.push(actions[i]);
-        this.#observe(results[results.length - 1]);
+        const last = results.at(-1);
+        if (last) this.#observe(last);
         return results;
       } catch (error) {
         await this.#recover(error);
@@ -333,7 +348,22 @@ export class EnvironmentSession {
     this.#stateKey = state_key;
   }
 
-  /** @param done steps taken before these */
+  /** Result of an action that the server rejected. */
+  #rejectedStep(): StepResult {
+    return {
+      ...{ session_id: this.#sessionId, episode_id: this.#episodeId, step: this.#actions.length },
+      ...{ observation: this.#observation, reward: 0, terminated: false, truncated: false },
+      ...(this.#stateKey === undefined ? {} : { state_key: this.#stateKey }),
+      info: { success: false, action_is_valid: false, action_is_effective: false },
+    };
+  }
+
+  /**
+   * Carries out actions in one batch. After a rejected action the rest of the batch has no effect, because its step
+   * numbers are too high.
+   * @param done steps taken before these
+   * @returns results up to the first rejected action
+   */
   async #steps(actions: readonly Json[], done: number): Promise<StepResult[]> {
     const { record, validActions } = this.spec;
     const steps = actions.flatMap((action, i) => {
@@ -346,16 +376,18 @@ export class EnvironmentSession {
     const states: (Json | undefined)[] = [];
     for (let i = 0; i < steps.length; i += record ? 2 : 1) {
       const reply = replies[i];
+      if (reply instanceof ServerProblem && reply.code === 'invalid_action') break;
       if (reply instanceof Error) throw reply;
       const result = reply as StepResult;
       results.push(result);
       if (record) states.push(structuredIn(replies[i + 1]));
       if (result.terminated || result.truncated) break;
     }
-    const last = results[results.length - 1];
-    if (validActions && !last.terminated && !last.truncated)
+    const last = results.at(-1);
+    if (validActions && !last?.terminated && !last?.truncated) {
       this.#validActions = validIn(replies[steps.length]);
-    this.#structured = states.at(-1);
+    }
+    if (states.length > 0) this.#structured = states.at(-1);
     this.#between = states.slice(0, -1).filter(state => state !== undefined);
     return results;
   }

@@ -122,6 +122,39 @@ t.test(
   },
 );
 
+t.test('JSON actions: text that is no action is an invalid turn, and the run trains', async t => {
+  const url = await urlOf(
+    t,
+    echoOf(
+      { exampleActions: [[0.5], [-0.25]] },
+      {
+        spec: {
+          ...(ECHO.spec as unknown as AnyEnvironment['spec']),
+          actionSpace: {
+            type: 'Json',
+            schema: {
+              type: 'array',
+              items: { type: 'number', minimum: -1, maximum: 1 },
+              minItems: 1,
+              maxItems: 1,
+            },
+          },
+          exampleAction: [0.5],
+        } as AnyEnvironment['spec'],
+        step: (state, action) => {
+          const success = (action as number[])[0] > 0;
+          const info = { success, action_is_valid: true, action_is_effective: true };
+          return { state, reward: success ? 1 : 0, terminated: success, info };
+        },
+      },
+    ),
+  );
+  const over = { ...echo, rollout: { constrained: false } };
+  const run = await trainTiny(tinySettings(url, t.testdir(), 'json', over));
+  const [row] = trainingRows(run);
+  t.ok(Object.entries(row).some(([name, value]) => name.includes('invalid_action') && (value as number) > 0));
+});
+
 t.test(
   'policy.tokenizer chooses words, bytes, or the tokens of other people',
   { timeout: MAX_MS },
