@@ -59,16 +59,32 @@ function named(statement: string): string {
   return statement.replace(/^example\b/m, `theorem ${NAMELESS}`);
 }
 
-/** The command by which Lean reports the axioms of a theorem. */
-export function axiomsCommand(statement: string): string {
-  return `#print axioms ${nameOf(statement)}`;
+/** Namespaces that a header leaves open. */
+function namespacesOf(header: string): string[] {
+  const open: string[] = [];
+  for (const [, word, name] of header.matchAll(
+    /^(namespace|(?:noncomputable )?section|end)\b[ \t]*(\S*)/gm,
+  )) {
+    if (word === 'end') open.pop();
+    else open.push(word === 'namespace' ? name : '');
+  }
+  return open.filter(name => name !== '');
+}
+
+/**
+ * The command by which Lean reports the axioms of a theorem. The name is whole: a proof that opened a namespace could give another
+ * theorem in it the short one.
+ */
+export function axiomsCommand({ header, statement }: Pick<Theorem, 'header' | 'statement'>): string {
+  return `#print axioms ${['_root_', ...namespacesOf(header), nameOf(statement)].join('.')}`;
 }
 
 /** The verdict on an accepted proof, once Lean has reported its axioms. */
 export function verdictOnAxioms(proved: Verdict, messages: readonly LeanMessage[]): Verdict {
   const texts = messages.map(({ data, message }) => data ?? message ?? '');
-  if (texts.some(text => text.includes('does not depend on any axioms'))) return proved;
   const listed = texts.flatMap(text => /depends on axioms: \[([^\]]*)\]/.exec(text)?.[1] ?? []);
+  if (listed.length === 0 && texts.some(text => text.includes('does not depend on any axioms')))
+    return proved;
   if (listed.length === 0)
     return { status: 'rejected', messages: ['Lean did not say on which axioms the proof rests', ...texts] };
   const others = listed

@@ -31,12 +31,7 @@ export function kiminaBackend(url: string, timeoutMs: number): Backend {
       if ('status' in reply) return reply;
       const verdict = verdictOf(theorem, reply.messages ?? [], reply.sorries ?? []);
       if (verdict.status !== 'proved') return verdict;
-      const again = await ask(
-        address,
-        timeoutMs,
-        theorem.name,
-        `${code}\n${axiomsCommand(theorem.statement)}\n`,
-      );
+      const again = await ask(address, timeoutMs, theorem.name, `${code}\n${axiomsCommand(theorem)}\n`);
       return 'status' in again ? again : verdictOnAxioms(verdict, again.messages ?? []);
     },
   };

@@ -263,7 +263,7 @@ t.test('a Kimina server checks the whole proof', async t => {
                 : code.includes('rfl')
                   ? [
                       { severity: 'warning', data: 'unused variable' },
-                      ...(code.includes('#print axioms t')
+                      ...(code.includes('#print axioms _root_.t')
                         ? [
                             {
                               severity: 'info',
@@ -293,6 +293,8 @@ t.test('a Kimina server checks the whole proof', async t => {
     ['trivial theorem x : False', -1.1, 'rejected'],
     ['#eval 1', -1.1, 'rejected'],
     ['exact sorryAx _', -1.1, 'rejected'],
+    ['rfl namespace a inductive t', -1.1, 'rejected'],
+    ['rfl run_meta IO.println 1', -1.1, 'rejected'],
     ['set_option warn.sorry false in rfl', -1.1, 'rejected'],
     ['rfl hidden', -1.1, 'rejected'],
     ['have : False := by skip -- within', -1.1, 'rejected'],
@@ -310,7 +312,9 @@ t.test('a Kimina server checks the whole proof', async t => {
     url: '/api/check',
     body: {
       timeout: 60,
-      snippets: [{ code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n\n#print axioms t\n' }],
+      snippets: [
+        { code: 'import Mathlib\n\ntheorem t : 1 = 1 := by\n  skip\n  rfl\n\n#print axioms _root_.t\n' },
+      ],
     },
   });
 });
@@ -349,7 +353,7 @@ process.stdin.on('data', chunk => {
     if (cmd.includes('die')) process.exit(3);
     if (cmd.includes('garbage')) { process.stdout.write('not json\\n\\n'); continue; }
     const messages = [{ severity: 'info', data: 'env ' + env + ' pid ' + process.pid }];
-    if (cmd === '#print axioms t') {
+    if (cmd === '#print axioms _root_.t') {
       const data = "'t' " + (last.includes('hidden') ? 'depends on axioms: [propext,\\n sorryAx]' : 'does not depend on any axioms');
       process.stdout.write(JSON.stringify({ env, messages: [{ severity: 'info', data }] }) + '\\n\\n');
       continue;
@@ -436,9 +440,12 @@ t.test('a proof rests on nothing but the axioms of Lean’s own logic', async t 
     messages: ['the proof rests on Lean.ofReduceBool'],
   });
   t.equal(verdict('unknown constant').status, 'rejected');
-  t.equal(axiomsCommand('theorem Foo.bar₁ (x : ℕ) : x = x := by'), '#print axioms Foo.bar₁');
-  t.equal(axiomsCommand('@[simp]\nlemma h{x : ℕ} : x = x := by'), '#print axioms h');
-  t.equal(axiomsCommand('example : 1 = 1 := by'), '#print axioms the_example');
+  const named = (statement: string, header = '') => axiomsCommand({ header, statement });
+  t.equal(named('theorem Foo.bar₁ (x : ℕ) : x = x := by'), '#print axioms _root_.Foo.bar₁');
+  t.equal(named('@[simp]\nlemma h{x : ℕ} : x = x := by'), '#print axioms _root_.h');
+  t.equal(named('example : 1 = 1 := by'), '#print axioms _root_.the_example');
+  const header = 'import Mathlib\nnamespace A\nsection s\nnamespace B\nend B\nend s\nnamespace C.D';
+  t.equal(named('example : 1 = 1 := by', header), '#print axioms _root_.A.C.D.the_example');
   const theorem = { name: '', informal: '', header: '', statement: 'example : 1 = 1 := by', proof: [] };
   t.equal(sourceOf(theorem, ['rfl']), 'theorem the_example : 1 = 1 := by\n  rfl\n');
 });

@@ -308,7 +308,7 @@ function refusal(tactic: string, { tactics, checker }: LeanState): string | unde
 
 /** Words that would end the theorem and begin another command, assume something, or run code. */
 const FORBIDDEN =
-  /\b(?:sorry\w*|admit|stop|set_option|ofReduce\w*|reduceBool|lcProof|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
+  /\b(?:namespace|section|end|opaque|structure|inductive|class|export|attribute|variable|universe|mutual|deriving|run_meta|run_elab|d?simproc|infix[lr]?|prefix|postfix|(?:builtin|declare|register)_\w+|sorry\w*|admit|stop|set_option|ofReduce\w*|reduceBool|lcProof|axiom|theorem|lemma|example|def|abbrev|instance|import|macro|macro_rules|syntax|elab|elab_rules|notation|initialize|native_decide|unsafe|run_tac|run_cmd|by_elab|implemented_by)\b|#/;
 
 function openGoal(theorem: Theorem, options: LeanOptions): string {
   try {

@@ -70,6 +70,33 @@ t.test('a real Lean checks proofs within walls, several at once', { skip: noBare
   t.match(await check(BY_TERM, 'h'), { status: 'rejected', messages: [/memory|Lean ended/] });
 });
 
+t.test('hostile proofs are not proofs to a real Lean', { skip: noBareLean, timeout: 300_000 }, async t => {
+  const lean = await bareLean();
+  const check = (statement: typeof BY_TERM, ...tactics: string[]) =>
+    checkWith(lean, statement, tactics, 60_000);
+  const FALSE = theorem('theorem t (p : Prop) : p :=');
+  const another = 'theorem t (p : Prop) (h : p) : p := h';
+  const hostile = [
+    [FALSE, 'cheat p', 'namespace a', another],
+    [FALSE, 'cheat p', 'namespace a', another, 'end a', 'open a'],
+    [FALSE, 'cheat p', `theorem a.t (p : Prop) (h : p) : p := h`, 'open a'],
+    [FALSE, 'extra p', 'axiom extra (p : Prop) : p'],
+    [FALSE, 'set_option debug.skipKernelTC true in cheat p'],
+    [FALSE, 'cheat p', '#exit'],
+    [FALSE, 'cheat p', '/-'],
+    [FALSE, 'by native_decide'],
+    [BY_TERM, 'ｈ'],
+    [BY_TERM, 'h', '#eval h'],
+    [BY_TERM, '('.repeat(200_000)],
+    [BY_TERM, 'h'.repeat(10_000_000)],
+  ] as const;
+  for (const [statement, ...tactics] of hostile) {
+    const { status } = await check(statement, ...tactics);
+    t.equal(status, 'rejected', tactics.join('; ').slice(0, 80));
+  }
+  t.match(await check(BY_TERM, 'h', `/- ${'a'.repeat(10_000_000)} -/`), { status: 'proved' });
+});
+
 t.test('a Lean without its library is not used, and it is said why', { skip: noBareLean }, async t => {
   const before = process.env.RAGEN_LEAN;
   process.env.RAGEN_LEAN = BARE_LEAN;

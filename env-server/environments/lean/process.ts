@@ -72,7 +72,7 @@ export async function checkWith(
   const turn = running.group((scheduler.current ?? background).client);
   await turn.take();
   try {
-    const text = `${sourceOf(theorem, tactics)}\n${axiomsCommand(theorem.statement)}\n`;
+    const text = `${sourceOf(theorem, tactics)}\n${axiomsCommand(theorem)}\n`;
     const messages = await runLean(lean, text, timeoutMs);
     if (!Array.isArray(messages)) return messages as Verdict;
     return verdictOfText(theorem, tactics, messages);

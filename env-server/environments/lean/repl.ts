@@ -111,7 +111,7 @@ export class ReplProcess {
     if (reply.message !== undefined) return { status: 'rejected', messages: [reply.message] };
     const verdict = verdictOf(bare, reply.messages ?? [], reply.sorries ?? []);
     if (verdict.status !== 'proved') return verdict;
-    const axioms = await this.#ask({ cmd: axiomsCommand(theorem.statement), env: reply.env }, deadline);
+    const axioms = await this.#ask({ cmd: axiomsCommand(theorem), env: reply.env }, deadline);
     if (axioms === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
     return verdictOnAxioms(verdict, axioms.messages ?? []);
   }
