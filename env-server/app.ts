@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { networkOf } from '../shared/http/addresses.ts';
 import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
 import { securePages } from '../shared/http/page-security.ts';
 import { lazy } from '../shared/lazy.ts';
@@ -135,7 +134,6 @@ function pacedRequests(
   const paced = new PacedRequests(scheduler, request => nameOf(request, authenticator));
   new ConnectionLimit({
     most: Math.min(settings.maxConnections, connectionsByFiles()),
-    networkOf,
     useOf: socket => paced.useOf(socket),
     log,
   }).watch(server.server);

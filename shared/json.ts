@@ -3,3 +3,12 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 
 /** A JSON object. */
 export type JsonObject = { readonly [key: string]: Json };
+
+/** The value of a JSON text; undefined for a text that is none. */
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

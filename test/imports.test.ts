@@ -104,7 +104,6 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/algorithms': ['trainer/tensor/graph', 'shared'],
   'trainer/policy': [
     'trainer/algorithms',
-    'trainer/client/availability.ts',
     'trainer/client/errors.ts',
     'trainer/client/retry.ts',
     'trainer/generation',
@@ -145,7 +144,6 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
     'trainer/prompts',
     'trainer/rollout',
     'trainer/serve/openai',
-    'trainer/serve/prefix-cache.ts',
     'shared',
   ],
   'trainer/config': [

@@ -220,7 +220,7 @@ program
   .argument('<files...>', 'files or folders of them, e.g. rollouts/10.jsonl, completions, results.jsonl')
   .option('--port <port>', 'port to listen on (default: 8090, or a free one)', numberOption(PORT_RANGE))
   .action(async (files: string[], options) => {
-    const { view } = await import('./commands/view.ts');
+    const { view } = await import('./commands/dashboard.ts');
     process.exitCode = await view(files, options);
   });
 

@@ -1,11 +1,18 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { BlockList, isIP, isIPv6 } from 'node:net';
 
 /** Leading groups of an IPv6 address that name a network: one client owns all addresses in it. */
 const NETWORK_GROUPS = 4;
 
-/** True if only this machine can reach an address. */
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+/** True if only this machine can reach an address or name; IPv6 addresses may have the brackets of a URL. */
 export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
+  if (host.toLowerCase() === 'localhost') return true;
+  const address = host.replace(/^\[|\]$/g, '');
+  const family = isIP(address);
+  return family !== 0 && LOOPBACK.check(address, family === 4 ? 'ipv4' : 'ipv6');
 }
 
 /** The part of an address that identifies a client: a whole IPv4 address, or the network of an IPv6 address. */

@@ -30,6 +30,18 @@ export function populationStd(values: ArrayLike<number>): number {
   return Math.sqrt(variance(values, 0));
 }
 
+/** Pearson correlation of pairs; NaN where one of the two does not vary. */
+export function correlation(xs: readonly number[], ys: readonly number[]): number {
+  const [x, y] = [mean(xs), mean(ys)];
+  let [xy, xx, yy] = [0, 0, 0];
+  xs.forEach((value, i) => {
+    xy += (value - x) * (ys[i] - y);
+    xx += (value - x) ** 2;
+    yy += (ys[i] - y) ** 2;
+  });
+  return xy / Math.sqrt(xx * yy);
+}
+
 /** Positions of the items under their key, keys in the order of first appearance. */
 export function positionsBy<T, K>(items: readonly T[], key: (item: T, index: number) => K): Map<K, number[]> {
   const groups = new Map<K, number[]>();

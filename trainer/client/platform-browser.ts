@@ -6,7 +6,7 @@ import type {
   Socket,
   SocketEvents,
   SocketOptions,
-} from './platform-contract.ts';
+} from './platform.ts';
 
 /** The client's platform in browsers, limited to what all of them have. Bundlers substitute it for `platform.ts`. */
 

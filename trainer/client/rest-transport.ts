@@ -1,3 +1,4 @@
+import { parseJson } from '../../shared/json.ts';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
   type Operation,
@@ -7,8 +8,7 @@ import {
   type Schemas,
   toItem,
 } from './operations.ts';
-import { failureOf, openHttp } from './platform.ts';
-import type { HttpConnections, HttpReply, HttpSettings } from './platform-contract.ts';
+import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
 
 /** Browsers keep as many connections as they like, for as long as they like. */
@@ -158,7 +158,7 @@ export class RestTransport {
     }
     const { status, text } = reply;
     if (status === 204) return null;
-    const value = parse(text);
+    const value = parseJson(text);
     if (value === undefined || (status >= 400 && !isProblem(value))) {
       throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
     }
@@ -184,12 +184,4 @@ function queryOf(values: { readonly [name: string]: unknown }): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(values)) if (value !== undefined) query.set(name, String(value));
   return query.size === 0 ? '' : `?${query}`;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,8 +1,7 @@
 import t from 'tap';
-import { Availability, type WaitEvent } from './availability.ts';
 import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable, whoIsAway } from './errors.ts';
 import type { Schemas } from './operations.ts';
-import { classify, DEFAULT_RETRY, retryDelay, retrying } from './retry.ts';
+import { Availability, classify, DEFAULT_RETRY, retryDelay, retrying, type WaitEvent } from './retry.ts';
 
 const NAME = 'http://server';
 const FAST = { baseMs: 1, maxDelayMs: 2, patienceMs: 60_000, attempts: 3, probeMs: 1 };

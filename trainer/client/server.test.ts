@@ -1,11 +1,9 @@
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import type { Settings } from '../../env-server/config/settings.ts';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { until } from '../../test/until.test-data.ts';
-import type { WaitEvent, WaitEvents } from './availability.ts';
 import {
   BadReply,
   ClientClosed,
@@ -15,6 +13,7 @@ import {
   ServerUnavailable,
 } from './errors.ts';
 import { proxy } from './proxy.test-data.ts';
+import type { WaitEvent, WaitEvents } from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
 import { openServers } from './servers.ts';
 

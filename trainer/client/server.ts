@@ -1,5 +1,4 @@
 import { pause } from '../../shared/http/retry.ts';
-import { Availability, type WaitEvents } from './availability.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
 import {
   needsKey,
@@ -18,7 +17,14 @@ import {
   RestTransport,
   type RestTransportSettings,
 } from './rest-transport.ts';
-import { classify, DEFAULT_RETRY, type RetryPolicy, retrying } from './retry.ts';
+import {
+  Availability,
+  classify,
+  DEFAULT_RETRY,
+  type RetryPolicy,
+  retrying,
+  type WaitEvents,
+} from './retry.ts';
 import {
   DEFAULT_SOCKET,
   WebSocketTransport,

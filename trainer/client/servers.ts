@@ -1,7 +1,6 @@
 import { pause } from '../../shared/http/retry.ts';
-import type { WaitEvents } from './availability.ts';
 import { ClientClosed } from './errors.ts';
-import { DEFAULT_RETRY } from './retry.ts';
+import { DEFAULT_RETRY, type WaitEvents } from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
 
 /** Between two looks at servers that are all away. */

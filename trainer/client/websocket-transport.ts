@@ -1,5 +1,5 @@
 import { retry } from '../../shared/http/retry.ts';
-import type { Availability } from './availability.ts';
+import { parseJson } from '../../shared/json.ts';
 import {
   BadReply,
   ClientClosed,
@@ -8,11 +8,10 @@ import {
   ReplyTimeout,
   ServerProblem,
 } from './errors.ts';
-import { type Operation, type OperationResult, type Request, type Schemas, toItem } from './operations.ts';
-import { afterReading, openSocket, repeat } from './platform.ts';
-import type { Socket } from './platform-contract.ts';
-import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
-import { awayDelay, type RetryPolicy } from './retry.ts';
+import { type Request, type Schemas, toItem } from './operations.ts';
+import { afterReading, openSocket, repeat, type Socket } from './platform.ts';
+import { type BatchReply, isProblem, readBatch } from './reply.ts';
+import { type Availability, awayDelay, type RetryPolicy } from './retry.ts';
 
 export interface WebSocketTransportSettings {
   readonly connectTimeoutMs: number;
@@ -75,12 +74,10 @@ export class WebSocketTransport {
     this.#availability = availability;
   }
 
-  /** @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply, ServerUnavailable, ClientClosed */
-  async exchange<O extends Operation>(request: Request<O>): Promise<OperationResult<O>> {
-    return checkedResult(this.#server, request.op, await this.#send(request.op, toItem(request)));
-  }
-
-  /** Many requests in one frame; each gets its result or its error, in order. @throws like {@link exchange} */
+  /**
+   * Many requests in one frame; each gets its result or its error, in order.
+   * @throws ServerProblem, ConnectionFailed, ReplyTimeout, BadReply, ServerUnavailable, ClientClosed
+   */
   async exchangeBatch(requests: readonly Request[]): Promise<BatchReply[]> {
     const value = await this.#send('batch', { op: 'batch', items: requests.map(toItem) });
     return readBatch(this.#server, requests, value);
@@ -219,12 +216,8 @@ export class WebSocketTransport {
 
 /** A frame of a server; undefined for a text that is none. */
 function frameOf(text: string): Schemas['ReplyFrame'] | undefined {
-  try {
-    const frame: unknown = JSON.parse(text);
-    return typeof frame === 'object' && frame !== null ? (frame as Schemas['ReplyFrame']) : undefined;
-  } catch {
-    return undefined;
-  }
+  const frame = parseJson(text);
+  return typeof frame === 'object' && frame !== null ? (frame as Schemas['ReplyFrame']) : undefined;
 }
 
 const UNAUTHORISED: ReadonlySet<number> = new Set([401, 403]);

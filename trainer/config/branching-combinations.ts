@@ -2,120 +2,89 @@ import { ADVANTAGES, advantageEstimator } from '../algorithms/advantages/registr
 import { leavesPerRoot } from '../rollout/branching/tree-plan.ts';
 import type { DescribedTag } from '../rollout/described-tag.ts';
 import { treePlan } from './derived.ts';
-import type { SettingConflict } from './sections/schema.ts';
+import type { Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
-type Clash = readonly [on: boolean, key: string, message: string];
-
-/** Conflicts of episodes that branch, and of those that continue others. */
-export function branchingClashes(settings: RunSettings): SettingConflict[] {
+/** Conflicts of episodes that branch, of those that continue others, and of valued histories. */
+export function branchingClashes(settings: RunSettings): Rules {
   const { rollout, algorithm, loss } = settings;
-  const { tree, prefix } = rollout;
-  const { ofTrees = false } = advantageEstimator(algorithm.advantage);
+  const { tree, prefix, vine } = rollout;
+  const { advantage } = algorithm;
+  const { ofTrees = false } = advantageEstimator(advantage);
   const comparing = ADVANTAGES.filter(name => advantageEstimator(name).ofTrees).join(', ');
   const plan = treePlan(settings);
   const leaves = plan && plan.roots * leavesPerRoot(plan);
-  const clashes: readonly Clash[] = [
-    [
-      ofTrees && !tree,
-      'algorithm.advantage',
-      `${algorithm.advantage} compares the leaves of trees, but rollout.tree is null: give it settings, e.g. rollout.tree={}`,
+  const perRun = (key: 'tree' | 'vine' | 'prefix') => [
+    rollout[key] !== null &&
+      rollout.agent !== null &&
+      'copies the state of an episode, which a program of rollout.agent keeps to itself: use one of them',
+    rollout[key] !== null &&
+      rollout.asynchronous !== null &&
+      (key === 'prefix'
+        ? "depends on the last iteration's results, which asynchronous collection does not wait for: use one of them"
+        : 'compares branches under the same weights, and asynchronous collection may change those between a branch and its chain: set rollout.asynchronous to null'),
+  ];
+  return {
+    'algorithm.advantage': [
+      ofTrees &&
+        !tree &&
+        `${advantage} compares the leaves of trees, but rollout.tree is null: give it settings, e.g. rollout.tree={}`,
+      !ofTrees &&
+        tree !== null &&
+        `${advantage} takes episodes to be independent, but with rollout.tree they share turns: choose ${comparing}, or set rollout.tree to null`,
+      advantage === 'vine' &&
+        !vine &&
+        'vine takes values of histories from other continuations, but rollout.vine is null: give it settings, e.g. rollout.vine={}',
+      advantage !== 'vine' &&
+        vine &&
+        `${advantage} uses no values of rollout.vine, which cost ${vine.clones} continuations a turn: choose vine, or set rollout.vine to null`,
     ],
-    [
-      !ofTrees && tree !== null,
-      'algorithm.advantage',
-      `${algorithm.advantage} takes episodes to be independent, but with rollout.tree they share turns: choose ${comparing}, or set rollout.tree to null`,
+    'rollout.tree': [
+      leaves !== undefined &&
+        leaves > rollout.group_size &&
+        `comes to up to ${leaves} leaves a group (${plan?.roots} roots), but rollout.group_size is ${rollout.group_size}: raise that, or use fewer roots, branches or children`,
+      ...perRun('tree'),
     ],
-    [
-      leaves !== undefined && leaves > rollout.group_size,
-      'rollout.tree',
-      `comes to up to ${leaves} leaves a group (${plan?.roots} roots), but rollout.group_size is ${rollout.group_size}: raise that, or use fewer roots, branches or children`,
-    ],
-    [
-      tree?.where === 'fixed' && tree.turns === null,
-      'rollout.tree.turns',
+    'rollout.tree.turns':
+      tree?.where === 'fixed' &&
+      tree.turns === null &&
       'is null, and `fixed` branches at given turns: name some, e.g. [1], or choose where: drawn',
+    'rollout.prefix': [
+      tree && prefix && 'continues single episodes, and rollout.tree makes none: use one of them',
+      ...perRun('prefix'),
     ],
-    [
-      tree !== null && prefix !== null,
-      'rollout.prefix',
-      'continues single episodes, and rollout.tree makes none: use one of them',
-    ],
-    [
-      tree !== null && loss.aggregation === 'seq_mean_token_mean',
-      'loss.aggregation',
+    'loss.aggregation':
+      tree &&
+      loss.aggregation === 'seq_mean_token_mean' &&
       'seq_mean_token_mean divides by the tokens of a leaf, of which shared turns are no part: choose token_mean, seq_mean_token_sum or dr_grpo with rollout.tree',
-    ],
-    [
-      (tree !== null || rollout.vine !== null) && algorithm.reward_normalization.method !== 'identity',
-      'algorithm.reward_normalization',
+    'algorithm.reward_normalization':
+      (tree || vine) &&
+      algorithm.reward_normalization.method !== 'identity' &&
       'compares whole episodes: use identity with rollout.tree and rollout.vine',
-    ],
-    [
-      prefix !== null && prefix.low > prefix.high,
-      'rollout.prefix.low',
-      `is ${prefix?.low}, above rollout.prefix.high ${prefix?.high}`,
-    ],
-    [
-      prefix !== null && prefix.adaptive.least > prefix.adaptive.most,
-      'rollout.prefix.adaptive.least',
-      `is ${prefix?.adaptive.least}, above rollout.prefix.adaptive.most ${prefix?.adaptive.most}`,
-    ],
-    [
-      prefix !== null && rollout.luck === 'same' && !prefix.deterministic,
-      'rollout.luck',
+    'rollout.prefix.low':
+      prefix && prefix.low > prefix.high && `is ${prefix.low}, above rollout.prefix.high ${prefix.high}`,
+    'rollout.prefix.adaptive.least':
+      prefix &&
+      prefix.adaptive.least > prefix.adaptive.most &&
+      `is ${prefix.adaptive.least}, above rollout.prefix.adaptive.most ${prefix.adaptive.most}`,
+    'rollout.luck':
+      prefix &&
+      rollout.luck === 'same' &&
+      !prefix.deterministic &&
       'is same, and rollout.prefix chooses episodes by their outcome: the same luck again would bias what is learned. Use fresh, or rollout.prefix.deterministic: true where nothing is random after the start',
+    'rollout.vine': [
+      vine &&
+        (tree || prefix) &&
+        `values the histories of whole episodes: set rollout.${tree === null ? 'prefix' : 'tree'} to null, or rollout.vine`,
+      ...perRun('vine'),
     ],
-    ...(['tree', 'vine', 'prefix'] as const).flatMap(key => [
-      [
-        rollout[key] !== null && rollout.agent !== null,
-        `rollout.${key}`,
-        'copies the state of an episode, which a program of rollout.agent keeps to itself: use one of them',
-      ] as const,
-      [
-        rollout[key] !== null && rollout.asynchronous !== null,
-        `rollout.${key}`,
-        key !== 'prefix'
-          ? 'compares branches under the same weights, and asynchronous collection may change those between a branch and its chain: set rollout.asynchronous to null'
-          : "depends on the last iteration's results, which asynchronous collection does not wait for: use one of them",
-      ] as const,
-    ]),
-  ];
-  return [...clashes, ...vineClashes(settings)].flatMap(([on, key, message]) =>
-    on ? [{ key, message }] : [],
-  );
-}
-
-/** Conflicts of valued histories. */
-function vineClashes({ rollout, algorithm }: RunSettings): readonly Clash[] {
-  const { tree, prefix, vine } = rollout;
-  return [
-    [
-      algorithm.advantage === 'vine' && !vine,
-      'algorithm.advantage',
-      'vine takes values of histories from other continuations, but rollout.vine is null: give it settings, e.g. rollout.vine={}',
-    ],
-    [
-      algorithm.advantage !== 'vine' && vine !== null,
-      'algorithm.advantage',
-      `${algorithm.advantage} uses no values of rollout.vine, which cost ${vine?.clones} continuations a turn: choose vine, or set rollout.vine to null`,
-    ],
-    [
-      vine !== null && (tree !== null || prefix !== null),
-      'rollout.vine',
-      `values the histories of whole episodes: set rollout.${tree === null ? 'prefix' : 'tree'} to null, or rollout.vine`,
-    ],
-    [
-      vine !== null && algorithm.gamma !== 1,
-      'algorithm.gamma',
-      `is ${algorithm.gamma}, and vine compares undiscounted returns: use 1`,
-    ],
-    [
-      vine !== null && algorithm.kl_in_reward.coefficient > 0,
-      'algorithm.kl_in_reward',
+    'algorithm.gamma':
+      vine && algorithm.gamma !== 1 && `is ${algorithm.gamma}, and vine compares undiscounted returns: use 1`,
+    'algorithm.kl_in_reward':
+      vine &&
+      algorithm.kl_in_reward.coefficient > 0 &&
       'is no part of what continuations earn: use loss.kl_coefficient with rollout.vine',
-    ],
-  ];
+  };
 }
 
 /**

@@ -6,7 +6,7 @@ import { LORA_MODULES } from '../models/adapters/lora.ts';
 import { optimizerSettings } from '../training/update/schedule.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { configName, loadRunSettings, RECIPES } from './load.ts';
-import { loraConfig } from './sections/lora.ts';
+import { loraConfig } from './sections/policy.ts';
 
 const configs = fileURLToPath(new URL('../../configs/', import.meta.url));
 /** Files that others extend; they are not runs themselves. */

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { mergeConfig, validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
+import { conflictsOf } from './sections/schema.ts';
 import { RunSettings } from './settings.ts';
 import { tinkerClashes } from './tinker-combinations.ts';
 
@@ -18,7 +19,8 @@ const TINKER = {
   loss: { entropy_coefficient: 0 },
 } satisfies Json;
 
-const clashes = (over: Json) => tinkerClashes(validateConfig(mergeConfig(TINKER, over), RunSettings));
+const clashes = (over: Json) =>
+  conflictsOf(tinkerClashes(validateConfig(mergeConfig(TINKER, over), RunSettings)));
 
 t.test('settings that a Tinker server cannot follow are refused by name', async t => {
   t.same(clashes({}), []);

@@ -2,8 +2,8 @@ import { advantageEstimator } from '../algorithms/advantages/registry.ts';
 import { TINKER_PROFILES } from '../policy/tinker/profiles.ts';
 import { distributionChange, hasEntropyBonus, needsReference } from './derived.ts';
 import { hasOwnReference } from './learning-combinations.ts';
-import { ATTENTION_MODULES, MLP_MODULES } from './sections/lora.ts';
-import type { SettingConflict } from './sections/schema.ts';
+import { ATTENTION_MODULES, MLP_MODULES } from './sections/policy.ts';
+import type { Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 const CHOICE = 'is the choice of a Tinker server';
@@ -35,20 +35,16 @@ const FIXED: readonly (readonly [string, unknown, string])[] = [
 ];
 
 /** Settings that the Tinker API has no room for, and those that a server of it does not follow. */
-export function tinkerClashes(settings: RunSettings): SettingConflict[] {
+export function tinkerClashes(settings: RunSettings): Rules {
   const { runtime, tinker } = settings.policy;
   const isRemote = runtime === 'tinker';
-  const rules: Rules = {
+  return {
     'policy.tinker': isRemote
       ? !tinker && 'is null, and runtime tinker needs `url` and `server`'
       : tinker && 'names a server: choose policy.runtime tinker, or null',
     ...(isRemote && tinker && { ...fixedRules(settings), ...otherRules(settings), ...serverRules(settings) }),
   };
-  return Object.entries(rules).flatMap(([key, message]) => (message ? [{ key, message }] : []));
 }
-
-/** Faults of settings by their keys. */
-type Rules = { [key: string]: string | false | null };
 
 function fixedRules(settings: RunSettings): Rules {
   const settingAt = (key: string) =>
@@ -100,7 +96,7 @@ function otherRules(settings: RunSettings): Rules {
 function serverRules({ policy, optimizer, rollout: { asynchronous }, warm_start }: RunSettings): Rules {
   const { server } = policy.tinker!;
   const { clips, appliesAdam, keepsSamplers } = TINKER_PROFILES[server];
-  const rules: Rules = {
+  const rules: { [key: string]: Rules[string] } = {
     'rollout.asynchronous':
       asynchronous &&
       (keepsSamplers

@@ -1,4 +1,4 @@
-import { mean, populationStd } from '../algorithms/statistics.ts';
+import { correlation, mean, populationStd } from '../algorithms/statistics.ts';
 import type { Metrics } from './metrics.ts';
 
 /** A sequence with its advantages. */
@@ -17,7 +17,7 @@ export interface TurnAdvantages {
 export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
   const last: number[] = [];
   const other: number[] = [];
-  const episodes: { turns: number; advantage: number }[] = [];
+  const [counts, advantagesOf]: [number[], number[]] = [[], []];
   for (const { lossMask, advantages, turnEnds } of sequences) {
     const turns = turnEnds.map((end, k) => {
       let [sum, count] = [0, 0];
@@ -31,9 +31,10 @@ export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
     if (turns.length === 0) continue;
     other.push(...turns.slice(0, -1));
     last.push(turns.at(-1)!);
-    episodes.push({ turns: turns.length, advantage: mean(turns) });
+    counts.push(turns.length);
+    advantagesOf.push(mean(turns));
   }
-  const correlation = pearson(episodes);
+  const turnsCorrelation = correlation(counts, advantagesOf);
   const tokens = sequences.flatMap(({ lossMask, advantages }) =>
     Array.from(advantages).filter((_, t) => lossMask[t]),
   );
@@ -47,18 +48,6 @@ export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
       : {}),
     ...(last.length > 0 ? { 'critic/advantages/last_turn': mean(last) } : {}),
     ...(other.length > 0 ? { 'critic/advantages/other_turns': mean(other) } : {}),
-    ...(Number.isFinite(correlation) ? { 'critic/advantages/turns_correlation': correlation } : {}),
+    ...(Number.isFinite(turnsCorrelation) ? { 'critic/advantages/turns_correlation': turnsCorrelation } : {}),
   };
-}
-
-/** NaN where one of the two does not vary. */
-function pearson(pairs: readonly { readonly turns: number; readonly advantage: number }[]): number {
-  const [turns, advantage] = [mean(pairs.map(pair => pair.turns)), mean(pairs.map(pair => pair.advantage))];
-  let [product, a, b] = [0, 0, 0];
-  for (const pair of pairs) {
-    product += (pair.turns - turns) * (pair.advantage - advantage);
-    a += (pair.turns - turns) ** 2;
-    b += (pair.advantage - advantage) ** 2;
-  }
-  return product / Math.sqrt(a * b);
 }

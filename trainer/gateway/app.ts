@@ -3,6 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
+import { parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
 import { ApiError, badRequest } from '../serve/openai/errors.ts';
@@ -176,7 +177,7 @@ function sessionRoutes(
 
 /** Numbers of the steps in replies of MCP. */
 function stepsIn(text: string): number[] {
-  const reply = parse(text);
+  const reply = parseJson(text);
   return (Array.isArray(reply) ? reply : [reply]).flatMap(message => {
     const { structuredContent } =
       (message as { result?: { structuredContent?: { step?: unknown; reward?: unknown } } } | null)?.result ??
@@ -184,14 +185,6 @@ function stepsIn(text: string): number[] {
     const { step, reward } = structuredContent ?? {};
     return typeof step === 'number' && reward !== undefined ? [step] : [];
   });
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 const BODY_LIMIT_BYTES = 1024 * 1024;

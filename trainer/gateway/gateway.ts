@@ -4,7 +4,7 @@ import { type SlotGroup, Slots } from '../../shared/scheduling/slots.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
-import { PromptEncoder } from '../serve/openai/text/prompt-encoder.ts';
+import { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import { createGatewayApp, type OpenRollout } from './app.ts';
 import { Program } from './program.ts';
 import { type ProgramTask, Rollout, type RolloutLimits, type RolloutSession } from './rollout.ts';

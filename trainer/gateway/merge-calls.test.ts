@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type ModelCall, mergeCalls } from './merge-calls.ts';
+import { type ModelCall, mergeCalls } from './rollout.ts';
 
 function call(promptIds: number[], tokenIds: number[]): ModelCall {
   return {

@@ -7,8 +7,7 @@ import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout
 import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import type { Gateway } from './gateway.ts';
-import { type MergedCalls, type ModelCall, mergeCalls } from './merge-calls.ts';
-import type { ProgramTask, Rollout } from './rollout.ts';
+import { type MergedCalls, type ModelCall, mergeCalls, type ProgramTask, type Rollout } from './rollout.ts';
 
 type StepRecord = Schemas['TrajectoryRecord'];
 

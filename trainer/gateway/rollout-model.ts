@@ -8,9 +8,8 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { textAfterResponse } from '../prompts/chat.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { badRequest } from '../serve/openai/errors.ts';
-import type { LanguageModel, TokenRequest } from '../serve/openai/language-model.ts';
-import type { PromptEncoder } from '../serve/openai/text/prompt-encoder.ts';
-import { PrefixCache } from '../serve/prefix-cache.ts';
+import { type LanguageModel, PrefixCache, type TokenRequest } from '../serve/openai/language-model.ts';
+import type { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import type { Rollout } from './rollout.ts';
 
 /** The policy's model name for programs; they may ask for any name. */

@@ -1,4 +1,4 @@
-import { HubError } from './hub-error.ts';
+import { HubError } from './hub-settings.ts';
 
 /** Names of files that are taken: weights without code, texts, tokenizers and templates. */
 const KINDS = /\.(safetensors|json|jinja|txt|md)$|^(LICENSE|LICENCE|NOTICE)[\w.-]*$/i;

@@ -1,9 +1,9 @@
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { isLoopback } from '../../shared/http/addresses.ts';
 import { backoffMs, retry, retryAfterMs } from '../../shared/http/retry.ts';
+import { parseJson } from '../../shared/json.ts';
 import { VERSION } from '../../shared/version.ts';
-import { HubError, refusal } from './hub-error.ts';
-import type { HubSettings } from './hub-settings.ts';
-import { isLoopback, mayRedirect } from './hub-settings.ts';
+import { HubError, type HubSettings, mayRedirect, refusal } from './hub-settings.ts';
 
 const MAX_REDIRECTS = 5;
 const MAX_ATTEMPTS = 5;
@@ -55,7 +55,9 @@ export class HubClient {
   constructor(settings: HubSettings, options: HubClientOptions = {}) {
     this.settings = settings;
     this.#options = options;
-    this.#dispatcher = isLoopback(new URL(settings.endpoint)) ? new Agent() : new EnvHttpProxyAgent();
+    this.#dispatcher = isLoopback(new URL(settings.endpoint).hostname)
+      ? new Agent()
+      : new EnvHttpProxyAgent();
   }
 
   get signal(): AbortSignal | undefined {
@@ -202,12 +204,8 @@ function reasonOf(error: unknown): string {
 }
 
 function errorIn(text: string): string | undefined {
-  try {
-    const { error } = JSON.parse(text) as { error?: unknown };
-    return typeof error === 'string' ? error : undefined;
-  } catch {
-    return undefined;
-  }
+  const { error } = (parseJson(text) ?? {}) as { error?: unknown };
+  return typeof error === 'string' ? error : undefined;
 }
 
 /** The text of an answer. @throws HubError for one that no hub sends */

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { isLoopback as isLoopbackHost } from '../../shared/http/addresses.ts';
-import { HubError } from './hub-error.ts';
+import { isLoopback } from '../../shared/http/addresses.ts';
 
 /** Address of the hub and folder of its cache, from the variables that Python's huggingface_hub reads. */
 export interface HubSettings {
@@ -27,7 +26,10 @@ export function hubSettings(env: Environment = process.env): HubSettings {
   const home = env.HF_HOME ?? join(env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'huggingface');
   const endpoint = (env.HF_ENDPOINT || PUBLIC_HUB).replace(/(?<!\/)\/+$/, '');
   const url = URL.parse(endpoint);
-  if (url === null || !(url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url)))) {
+  if (
+    url === null ||
+    !(url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname)))
+  ) {
     throw new HubError(
       `HF_ENDPOINT must be an https address, or http on this machine, got ${JSON.stringify(endpoint)}`,
     );
@@ -56,13 +58,53 @@ function isOn(value: string | undefined): boolean {
   return value !== undefined && ['1', 'ON', 'YES', 'TRUE'].includes(value.toUpperCase());
 }
 
-/** True if an address is of this machine. */
-export function isLoopback({ hostname }: URL): boolean {
-  return isLoopbackHost(hostname.replace(/^\[|\]$/g, ''));
-}
-
 /** True if a hub at `endpoint` may send a client there: to https, or from this machine to this machine. */
 export function mayRedirect(endpoint: string, target: URL): boolean {
-  if (target.protocol === 'https:') return true;
-  return target.protocol === 'http:' && isLoopback(target) && isLoopback(new URL(endpoint));
+  const isHere = target.protocol === 'http:' && isLoopback(target.hostname);
+  return target.protocol === 'https:' || (isHere && isLoopback(new URL(endpoint).hostname));
+}
+
+/** A hub refuses, cannot be reached, or gives something that cannot be used; the message says what to do. */
+export class HubError extends Error {
+  override readonly name = 'HubError';
+  /** HTTP status of the answer; undefined where there was none. */
+  readonly status: number | undefined;
+
+  constructor(message: string, options: ErrorOptions & { readonly status?: number } = {}) {
+    super(message, options);
+    this.status = options.status;
+  }
+}
+
+/** The reason for a hub's refusal of a model, and what to do about it. */
+export function refusal(
+  what: string,
+  endpoint: string,
+  answer: { readonly status: number; readonly code?: string; readonly text?: string },
+  hasToken: boolean,
+): HubError {
+  const { status, code, text } = answer;
+  const said = text ? ` (${text.slice(0, 300)})` : '';
+  const login = hasToken
+    ? 'the token in use (HF_TOKEN, or the file that `hf auth login` writes) has no access'
+    : 'set HF_TOKEN to a token with access, or run `hf auth login`';
+  if (code === 'GatedRepo') {
+    return new HubError(
+      `${what} is gated: accept its terms at ${endpoint}/${(what.split(' of ').at(-1) ?? what).split('@')[0]} with your account; ${login}${said}`,
+      { status },
+    );
+  }
+  if (status === 401 || status === 403) {
+    return new HubError(
+      `${endpoint} refuses ${what} with ${status}: it does not exist, or is private; ${login}${said}`,
+      {
+        status,
+      },
+    );
+  }
+  if (status === 404) {
+    const missing = code === 'RevisionNotFound' ? 'has no such revision of' : 'has no';
+    return new HubError(`${endpoint} ${missing} ${what}: check the spelling${said}`, { status });
+  }
+  return new HubError(`${endpoint} answers ${status} for ${what}${said}`, { status });
 }

@@ -13,8 +13,7 @@ import {
   isUnreachable,
   PassingError,
 } from './hub-client.ts';
-import { HubError } from './hub-error.ts';
-import type { HubSettings } from './hub-settings.ts';
+import { HubError, type HubSettings } from './hub-settings.ts';
 import { isCommit, type ModelName, shownModelName } from './model-name.ts';
 
 /** Files that are asked about, and downloaded, at once. */

@@ -11,7 +11,7 @@ import {
 } from './prompt.ts';
 
 /** A state drawn as rows of single-character symbols. */
-interface Grid {
+export interface Grid {
   readonly rows: readonly (readonly string[])[];
   /** The outermost cells were all walls and are left out of `rows`. */
   readonly walled: boolean;
@@ -37,14 +37,6 @@ export function readGrid(
   }
   if (wall === undefined || !hasBorder(rows, wall)) return { rows, walled: false };
   return { rows: rows.slice(1, -1).map(row => row.slice(1, -1)), walled: true };
-}
-
-/** The state of a grid; the inverse of {@link readGrid}. */
-export function writeGrid(grid: Grid, wall: string): string {
-  const rows = grid.rows.map(row => row.join(''));
-  if (!grid.walled) return rows.join('\n');
-  const edge = wall.repeat(grid.rows[0].length + 2);
-  return [edge, ...rows.map(row => wall + row + wall), edge].join('\n');
 }
 
 /** The border is all wall and there is something inside it. */

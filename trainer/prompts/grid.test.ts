@@ -1,5 +1,13 @@
 import t from 'tap';
-import { readGrid, writeGrid } from './compact.ts';
+import { type Grid, readGrid } from './compact.ts';
+
+/** The state of a grid; the inverse of {@link readGrid}. */
+function writeGrid(grid: Grid, wall: string): string {
+  const rows = grid.rows.map(row => row.join(''));
+  if (!grid.walled) return rows.join('\n');
+  const edge = wall.repeat(grid.rows[0].length + 2);
+  return [edge, ...rows.map(row => wall + row + wall), edge].join('\n');
+}
 
 const SYMBOLS = new Set(['#', '_', 'P', '√']);
 

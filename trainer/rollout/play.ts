@@ -1,11 +1,10 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
+import { type Json, type JsonObject, parseJson } from '../../shared/json.ts';
 import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import type { PastTurn, Prompt, TurnView } from '../prompts/prompt.ts';
-import { promptMessages } from '../prompts/prompt.ts';
+import { type PastTurn, type Prompt, promptMessages, type TurnView } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import type { DescribedTag } from './described-tag.ts';
@@ -331,12 +330,9 @@ function meanSurprisal(logProbs: ArrayLike<number> | undefined, most: number): n
 }
 
 /** An action as JSON; text that is not JSON goes to the environment unchanged, which finds it invalid. */
-function readJson(action: string): Json {
-  try {
-    return JSON.parse(action) as Json;
-  } catch {
-    return action;
-  }
+export function readJson(action: string): Json {
+  const value = parseJson(action);
+  return value === undefined ? action : (value as Json);
 }
 
 /** View of a turn's prompt after the turns so far. */

@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { BlockList, isIP, isIPv4 } from 'node:net';
+import { isLoopback } from '../../shared/http/addresses.ts';
 import { ApiError } from './openai/errors.ts';
 
 export interface AccessSettings {
@@ -39,7 +39,7 @@ export class Access {
    */
   client(headers: IncomingHttpHeaders): void {
     const { host } = headers;
-    if (this.#hosts && !isLoopback(nameOf(host ?? ''))) {
+    if (this.#hosts && !isLoopback((host ?? '').replace(/:\d*$/, ''))) {
       throw new ApiError(
         403,
         `the host ${JSON.stringify(host)} is not this machine; set a token to serve other names`,
@@ -78,19 +78,4 @@ function tokenOf(headers: IncomingHttpHeaders): Buffer {
 
 function unauthorized(message = 'the token is wrong'): ApiError {
   return new ApiError(401, message, { code: 'invalid_api_key' });
-}
-
-/** The name of a Host header without its port. */
-function nameOf(host: string): string {
-  return host.startsWith('[') ? host.slice(1, host.indexOf(']')) : host.replace(/:\d*$/, '');
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
-LOOPBACK.addAddress('::1', 'ipv6');
-
-/** True if an address or name is this machine's, unreachable from others. */
-function isLoopback(host: string): boolean {
-  if (host.toLowerCase() === 'localhost') return true;
-  return isIP(host) !== 0 && LOOPBACK.check(host, isIPv4(host) ? 'ipv4' : 'ipv6');
 }

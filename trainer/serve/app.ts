@@ -7,12 +7,11 @@ import { VERSION } from '../../shared/version.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { Access, type AccessSettings } from './access.ts';
 import { batchRoute } from './batch-route.ts';
-import { Capacity } from './capacity.ts';
+import { Budget } from './capacity.ts';
 import type { Models } from './models.ts';
-import { chatPrompt } from './openai/chat-prompt.ts';
 import { ApiError, badRequest, clientGone } from './openai/errors.ts';
 import { bodyParser } from './openai/parse.ts';
-import { encoded } from './openai/prompts.ts';
+import { chatPrompt, encoded } from './openai/prompts.ts';
 import { apiErrorOf, type CompletionEnd, type CompletionHost, completionRoutes } from './openai/routes.ts';
 import {
   DetokenizeRequestSchema,
@@ -50,8 +49,12 @@ export function createServeApp({
   ...who
 }: ServeAppOptions): FastifyInstance {
   const access = new Access(who);
-  const capacity = new Capacity(maxStreams, BODIES_LIMIT_BYTES);
-  const metrics = new ServeMetrics(models, capacity);
+  const full = (why: string) => `the server is at its capacity: ${why}; try again later`;
+  const streams = new Budget(maxStreams, used =>
+    full(`${used} of ${maxStreams} responses are being sampled`),
+  );
+  const bodies = new Budget(BODIES_LIMIT_BYTES, () => full('the bodies of open requests fill the memory'));
+  const metrics = new ServeMetrics(models, streams, bodies);
   const app = Fastify({
     loggerInstance: outputLog(logLevel) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: !REQUESTS_LOGGED.has(logLevel) }),
@@ -70,7 +73,7 @@ export function createServeApp({
     if (request.method !== 'POST') return;
     const { bodyLimit = BODY_LIMIT_BYTES } = request.routeOptions;
     const announced = Number(request.headers['content-length'] ?? bodyLimit);
-    const giveBack = capacity.takeBody(Math.min(bodyLimit, announced));
+    const giveBack = bodies.take(Math.min(bodyLimit, announced));
     reply.raw.once('close', giveBack);
   });
   app.setErrorHandler((error, request, reply) => {
@@ -91,12 +94,12 @@ export function createServeApp({
   app.get('/metrics', async (_, reply) =>
     reply.type(metrics.registry.contentType).send(await metrics.registry.metrics()),
   );
-  tokenizerRoutes(app, models, capacity);
+  tokenizerRoutes(app, models, streams);
   adapterRoutes(app, models, access, name => metrics.forget(name));
   const host: CompletionHost = {
     model: name => models.named(name),
     mostChoices: maxStreams,
-    enter: choices => capacity.enter(choices),
+    enter: choices => streams.take(choices),
     onEnd: end => metrics.observe(end),
   };
   completionRoutes(app, '/v1', host);
@@ -114,71 +117,50 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60
 /** Metrics of `GET /metrics`, for Prometheus. */
 class ServeMetrics {
   readonly registry = new Registry();
-  readonly #requests: Counter<'route' | 'model' | 'outcome'>;
-  readonly #promptTokens: Counter<'model'>;
-  readonly #completionTokens: Counter<'model'>;
-  readonly #seconds: Histogram<'route'>;
-  readonly #firstToken: Histogram<'route'>;
+  readonly #requests = this.#counter(
+    'requests_total',
+    'Completion requests by route, model and outcome (finished, failed, aborted by the client)',
+    ['route', 'model', 'outcome'],
+  );
+  readonly #promptTokens = this.#counter('prompt_tokens_total', 'Tokens of prompts', ['model']);
+  readonly #completionTokens = this.#counter('completion_tokens_total', 'Tokens sampled', ['model']);
+  readonly #seconds = this.#histogram('request_seconds', 'Time from a request to the end of its reply');
+  readonly #firstToken = this.#histogram(
+    'first_token_seconds',
+    'Time from a streamed request to its first token',
+  );
 
-  constructor(models: Models, capacity: Capacity) {
-    const registers = [this.registry];
-    this.#requests = new Counter({
-      name: 'ragen_serve_requests_total',
-      help: 'Completion requests by route, model and outcome (finished, failed, aborted by the client)',
-      labelNames: ['route', 'model', 'outcome'],
-      registers,
-    });
-    this.#promptTokens = new Counter({
-      name: 'ragen_serve_prompt_tokens_total',
-      help: 'Tokens of prompts',
-      labelNames: ['model'],
-      registers,
-    });
-    this.#completionTokens = new Counter({
-      name: 'ragen_serve_completion_tokens_total',
-      help: 'Tokens sampled',
-      labelNames: ['model'],
-      registers,
-    });
-    this.#seconds = new Histogram({
-      name: 'ragen_serve_request_seconds',
-      help: 'Time from a request to the end of its reply',
-      labelNames: ['route'],
-      buckets: SECONDS,
-      registers,
-    });
-    this.#firstToken = new Histogram({
-      name: 'ragen_serve_first_token_seconds',
-      help: 'Time from a streamed request to its first token',
-      labelNames: ['route'],
-      buckets: SECONDS,
-      registers,
-    });
-    new Gauge({
-      name: 'ragen_serve_open_responses',
-      help: 'Responses that are being sampled or wait for it',
-      registers,
-      collect() {
-        this.set(capacity.streams);
-      },
-    });
-    new Gauge({
-      name: 'ragen_serve_adapters',
-      help: 'Adapters that are loaded',
-      registers,
-      collect() {
-        this.set(models.all.length - 1);
-      },
-    });
+  constructor(models: Models, streams: Budget, bodies: Budget) {
+    const gauge = (name: string, help: string, value: () => number) =>
+      new Gauge({
+        name: `ragen_serve_${name}`,
+        help,
+        registers: [this.registry],
+        collect() {
+          this.set(value());
+        },
+      });
+    gauge('open_responses', 'Responses that are being sampled or wait for it', () => streams.used);
+    gauge('adapters', 'Adapters that are loaded', () => models.all.length - 1);
     new Counter({
       name: 'ragen_serve_refused_total',
       help: 'Requests refused with 429',
-      registers,
+      registers: [this.registry],
       collect() {
         this.reset();
-        this.inc(capacity.refused);
+        this.inc(streams.refused + bodies.refused);
       },
     });
+  }
+
+  #counter(name: string, help: string, labelNames: string[]): Counter {
+    return new Counter({ name: `ragen_serve_${name}`, help, labelNames, registers: [this.registry] });
+  }
+
+  #histogram(name: string, help: string): Histogram {
+    const labelNames = ['route'];
+    const registers = [this.registry];
+    return new Histogram({ name: `ragen_serve_${name}`, help, labelNames, buckets: SECONDS, registers });
   }
 
   observe(end: CompletionEnd): void {
@@ -257,7 +239,7 @@ const parseDetokenize = bodyParser(DetokenizeRequestSchema);
 const MAX_DETOKENIZED = 2 ** 17;
 
 /** `POST /tokenize` and `/detokenize`, as vLLM has them. */
-function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: Capacity): void {
+function tokenizerRoutes(app: FastifyInstance, models: Models, streams: Budget): void {
   app.post('/tokenize', async (request, reply) => {
     const body = parseTokenize(request.body);
     const model = models.named(body.model ?? undefined);
@@ -267,11 +249,14 @@ function tokenizerRoutes(app: FastifyInstance, models: Models, capacity: Capacit
     if ((messages === undefined) === (prompt === undefined)) {
       throw badRequest('give either prompt or messages', 'prompt');
     }
-    const tokens = await capacity.during(1, async () =>
-      messages === undefined
-        ? encoded(prompt!, model, 'prompt', signal)
-        : encoded(await chatPrompt({ ...body, messages }, model, signal), model, 'messages', signal),
-    );
+    const leave = streams.take();
+    let tokens: readonly number[];
+    try {
+      const text = messages ? await chatPrompt({ ...body, messages }, model, signal) : prompt!;
+      tokens = await encoded(text, model, messages ? 'messages' : 'prompt', signal);
+    } finally {
+      leave();
+    }
     return {
       count: tokens.length,
       max_model_len: maxSequenceLength,

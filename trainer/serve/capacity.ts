@@ -9,6 +9,7 @@ export class Budget {
   readonly #refusal: (used: number) => string;
   readonly #whole: Budget | undefined;
   #used = 0;
+  #refused = 0;
 
   /**
    * @param refusal says what is in use when that is too much
@@ -24,9 +25,15 @@ export class Budget {
     return this.#used;
   }
 
+  /** Times that nothing was left. */
+  get refused(): number {
+    return this.#refused;
+  }
+
   /** @returns gives it back. @throws ApiError 429 */
   take(amount = 1): () => void {
     if (this.#used + amount > this.max) {
+      this.#refused++;
       const details = { code: 'rate_limit_exceeded', retryAfterS: RETRY_AFTER_S };
       throw new ApiError(429, this.#refusal(this.#used), details);
     }
@@ -38,54 +45,5 @@ export class Budget {
       left = 0;
       giveBack?.();
     };
-  }
-}
-
-/** Limits of what a server has open at once: responses, and bytes of request bodies. */
-export class Capacity {
-  readonly maxStreams: number;
-  readonly #streams: Budget;
-  readonly #bodyBytes: Budget;
-  #refused = 0;
-
-  constructor(maxStreams: number, maxBodyBytes: number) {
-    const refusal = (why: string): string => {
-      this.#refused++;
-      return `the server is at its capacity: ${why}; try again later`;
-    };
-    this.maxStreams = maxStreams;
-    this.#streams = new Budget(maxStreams, used =>
-      refusal(`${used} of ${maxStreams} responses are being sampled`),
-    );
-    this.#bodyBytes = new Budget(maxBodyBytes, () => refusal('the bodies of open requests fill the memory'));
-  }
-
-  get streams(): number {
-    return this.#streams.used;
-  }
-
-  /** Requests refused so far. */
-  get refused(): number {
-    return this.#refused;
-  }
-
-  /** Takes places for responses. @returns gives them back. @throws ApiError 429 */
-  enter(streams: number): () => void {
-    return this.#streams.take(streams);
-  }
-
-  /** Does work that takes places while it lasts. @throws ApiError 429 */
-  async during<T>(streams: number, work: () => Promise<T>): Promise<T> {
-    const leave = this.enter(streams);
-    try {
-      return await work();
-    } finally {
-      leave();
-    }
-  }
-
-  /** Takes room for a request's body. @returns gives it back. @throws ApiError 429 */
-  takeBody(bytes: number): () => void {
-    return this.#bodyBytes.take(bytes);
   }
 }

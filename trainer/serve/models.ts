@@ -18,7 +18,7 @@ import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { generationStops } from './find-model.ts';
 import { JsonGrammars } from './grammar/json-grammars.ts';
 import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
-import { PromptEncoder } from './openai/text/prompt-encoder.ts';
+import { PromptEncoder } from './openai/prompt-encoder.ts';
 import { ServedModel } from './served-model.ts';
 
 /** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */

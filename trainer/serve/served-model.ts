@@ -6,10 +6,8 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { LocalPolicy } from '../policy/local-policy.ts';
 import type { JsonGrammars } from './grammar/json-grammars.ts';
 import { badRequest } from './openai/errors.ts';
-import type { LanguageModel, TokenRequest } from './openai/language-model.ts';
-import type { PromptEncoder } from './openai/text/prompt-encoder.ts';
-import { TextLimitError } from './openai/text/text-process.ts';
-import { PrefixCache } from './prefix-cache.ts';
+import { type LanguageModel, PrefixCache, type TokenRequest } from './openai/language-model.ts';
+import { type PromptEncoder, TextLimitError } from './openai/prompt-encoder.ts';
 
 export interface ServedModelParts {
   readonly name: string;

@@ -1,6 +1,14 @@
-import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
-import { writeAtomically } from './atomic-file.ts';
 
 const NEWLINE = 0x0a;
 
@@ -86,4 +94,28 @@ export function dropGroupRows(file: string, step: number): void {
     file,
     rows.filter(row => row.step <= step),
   );
+}
+
+/** Writes next to the file, then moves into place: readers see the old content or the new. */
+export function writeAtomically(file: string, content: string): void {
+  writeFileSync(`${file}.partial`, content);
+  renameSync(`${file}.partial`, file);
+}
+
+/**
+ * Makes a folder and those above it that are missing. Node's own recursive `mkdir` never returns where a folder can have no
+ * child, such as /proc.
+ * @throws Error naming the folder that cannot be made and why
+ */
+export function makeFolder(folder: string): void {
+  const missing: string[] = [];
+  for (let at = resolve(folder); !existsSync(at); at = dirname(at)) missing.push(at);
+  for (const path of missing.reverse()) {
+    try {
+      mkdirSync(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EEXIST') continue;
+      throw new Error(`cannot make the folder ${path}: ${(error as Error).message}`, { cause: error });
+    }
+  }
 }

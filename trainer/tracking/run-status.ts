@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../shared/json.ts';
 import { processStart } from '../../shared/run-folder/is-alive.ts';
 import {
@@ -10,11 +11,10 @@ import {
   type RunStatus,
   type ValidationPoint,
 } from '../../shared/run-folder/run-files.ts';
-import { changedSettings } from '../config/changed.ts';
-import type { RunSettings } from '../config/settings.ts';
+import { RunSettings } from '../config/settings.ts';
 import { modelOfSnapshot } from '../hub/cache.ts';
 import { shownModelName } from '../hub/model-name.ts';
-import { writeAtomically } from './atomic-file.ts';
+import { writeAtomically } from './jsonlines.ts';
 import type { Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
 
@@ -234,4 +234,27 @@ export function validationPoint(
 function thinnedOut(points: readonly ValidationPoint[]): readonly ValidationPoint[] {
   if (points.length <= KEPT_VALIDATIONS) return points;
   return points.filter((_, i) => i % 2 === 0 || i === points.length - 1);
+}
+
+/** The part of a JSON schema that names defaults. */
+interface Schema {
+  readonly default?: unknown;
+  readonly properties?: { readonly [name: string]: Schema };
+}
+
+/** Sections that every run describes itself. */
+const DESCRIBED = new Set(['servers', 'tags']);
+
+/** Settings that differ from the defaults of the schema, as `section.key`; those without a default are among them. */
+export function changedSettings(settings: RunSettings): string[] {
+  const others = Object.entries(settings).filter(([name]) => !DESCRIBED.has(name));
+  return changesIn(RunSettings as Schema, Object.fromEntries(others));
+}
+
+function changesIn({ default: usual, properties }: Schema, value: unknown, key = ''): string[] {
+  const nested = properties && typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!nested) return isDeepStrictEqual(value, usual) ? [] : [key];
+  return Object.entries(value).flatMap(([name, inner]) =>
+    changesIn(properties[name] ?? {}, inner, key === '' ? name : `${key}.${name}`),
+  );
 }

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
 import { backoffMs, retry } from '../../shared/http/retry.ts';
-import type { Json } from '../../shared/json.ts';
+import { type Json, parseJson } from '../../shared/json.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { MetricSink, OpenSink } from './tracker.ts';
 import { type TrackedRun, WandbRun } from './wandb/wandb.ts';
@@ -166,7 +166,11 @@ export class MlflowRun implements MetricSink {
       };
       return found.experiment.experiment_id;
     } catch (error) {
-      if (!(error instanceof HttpError) || errorCode(error.text) !== MISSING) throw error;
+      if (
+        !(error instanceof HttpError) ||
+        (parseJson(error.text) as { readonly error_code?: string } | null | undefined)?.error_code !== MISSING
+      )
+        throw error;
       const made = (await this.#post('experiments/create', { name })) as {
         readonly experiment_id: string;
       };
@@ -191,14 +195,6 @@ export class MlflowRun implements MetricSink {
       },
     );
     return text === '' ? {} : JSON.parse(text);
-  }
-}
-
-function errorCode(text: string): string | undefined {
-  try {
-    return (JSON.parse(text) as { readonly error_code?: string }).error_code;
-  } catch {
-    return undefined;
   }
 }
 

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
+import { networkOf } from '../../../shared/http/addresses.ts';
 
 /**
  * File descriptors reserved for everything but connections: the database, the journal, sandboxes, remote environments.
@@ -15,8 +16,6 @@ export type ConnectionUse = 'unused' | 'idle' | 'busy';
 export interface ConnectionLimitParts {
   /** Most connections of all clients. */
   readonly most: number;
-  /** Part of a socket's address that identifies its client. */
-  readonly networkOf: (address: string | undefined) => string;
   readonly useOf: (socket: Socket) => ConnectionUse;
   readonly log: Logger;
 }
@@ -43,7 +42,7 @@ export class ConnectionLimit {
   }
 
   #add(socket: Socket): void {
-    const network = this.#parts.networkOf(socket.remoteAddress);
+    const network = networkOf(socket.remoteAddress);
     if (this.#count >= this.#parts.most) {
       this.#note();
       const victim = this.#victim(network);

@@ -12,7 +12,7 @@ import {
 } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
-import { makeFolder, writeAtomically } from '../../tracking/atomic-file.ts';
+import { makeFolder, writeAtomically } from '../../tracking/jsonlines.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';
@@ -23,8 +23,13 @@ import { localSettings } from '../hub/local-models.ts';
 import { stopRequests } from '../processes/stop-signal.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { CHECKPOINT, hasWeights, openPlayer, type Player, playerFolders } from './players.ts';
-import { type PlayedMode, signResults, weightsHash } from './sign-results.ts';
-import { openSigningKey, type SigningKey } from './signing-key.ts';
+import {
+  openSigningKey,
+  type PlayedMode,
+  type SigningKey,
+  signResults,
+  weightsHash,
+} from './sign-results.ts';
 
 const HIDDEN = '***';
 

@@ -2,7 +2,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { chmodSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { openSigningKey, signingKeyFile } from './signing-key.ts';
+import { openSigningKey, signingKeyFile } from './sign-results.ts';
 
 t.test('a key is made on first use, for its owner alone, and stays', async t => {
   const file = join(t.testdir(), 'settings', 'ragen', 'signing-key.pem');

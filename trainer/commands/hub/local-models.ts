@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunSettings } from '../../config/settings.ts';
-import { HubError } from '../../hub/hub-error.ts';
-import { hubSettings } from '../../hub/hub-settings.ts';
+import { HubError, hubSettings } from '../../hub/hub-settings.ts';
 import { parseModelName, plainModelName, shownModelName } from '../../hub/model-name.ts';
 import { fetchSnapshot } from '../../hub/snapshot.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';

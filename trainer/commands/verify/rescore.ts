@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { correlation, mean } from '../../algorithms/statistics.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import { filterEpisodes } from '../../data/filtering.ts';
 import { trainedReturn } from '../../data/reward-components.ts';
@@ -75,6 +76,7 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
       const weights = scheduled.algorithm.reward_components;
       const olds = known.map(({ old }) => trainedReturn(old, weights));
       const news = known.map(({ now }) => trainedReturn(now, weights));
+      const related = correlation(olds, news);
       const canFilter = kind === 'train' && !scheduled.algorithm.filter.score.startsWith('entropy');
       const kept = (episodes: readonly Episode[]) =>
         canFilter && episodes.length > 0 ? filterEpisodes(episodes, scheduled).kept.length : null;
@@ -85,7 +87,7 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
         failed: records.length - known.length,
         before: meanOf(olds),
         after: meanOf(news),
-        correlation: correlation(olds, news),
+        correlation: Number.isFinite(related) ? related : null,
         keptBefore: kept(known.map(({ old }) => old)),
         keptAfter: kept(known.map(({ now }) => now)),
       });
@@ -130,17 +132,4 @@ function rescoredText(rows: readonly RescoredStep[], columns?: number): string {
   );
 }
 
-function meanOf(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
-}
-
-function correlation(xs: readonly number[], ys: readonly number[]): number | null {
-  const [x, y] = [meanOf(xs), meanOf(ys)];
-  let [xy, xx, yy] = [0, 0, 0];
-  xs.forEach((value, i) => {
-    xy += (value - x) * (ys[i] - y);
-    xx += (value - x) ** 2;
-    yy += (ys[i] - y) ** 2;
-  });
-  return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : null;
-}
+const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 : mean(values));

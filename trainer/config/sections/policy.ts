@@ -1,12 +1,72 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
+import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { BASE_PRECISIONS } from '../../models/blocks.ts';
+import { QUANTIZATIONS } from '../../models/quantized.ts';
 import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
+import { TINKER_SERVERS } from '../../policy/tinker/profiles.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
 import { ReferenceEndpoint } from './endpoint.ts';
-import { LoraSection } from './lora.ts';
 import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict, text } from './schema.ts';
-import { TinkerSection } from './tinker.ts';
+
+/** Layers that servers of the Tinker API adapt together. */
+export const ATTENTION_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj'] as const;
+export const MLP_MODULES = ['gate_proj', 'up_proj', 'down_proj'] as const;
+
+/** Adapters that are learned next to a model instead of the model itself. */
+const LoraSection = Type.Object(
+  {
+    /** Rank of the adapters. */
+    rank: positive(16),
+    /** An adapter's output is multiplied by alpha / rank … */
+    alpha: aboveZero(32),
+    /** … or by alpha / √rank. */
+    rank_stabilized: flag(false),
+    /** DoRA. */
+    use_dora: flag(false),
+    /** Linear layers with an adapter. */
+    target_modules: Type.Array(Type.Enum([...LORA_MODULES]), {
+      minItems: 1,
+      uniqueItems: true,
+      default: [...LORA_MODULES],
+    }),
+    /** Dropout of adapter inputs in updates. */
+    dropout: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0 }),
+    /** Storage of the frozen linear weights, in blocks of 64; null: float32. */
+    quantization: orNull(Type.Enum([...QUANTIZATIONS])),
+  },
+  strict,
+);
+type LoraSection = Static<typeof LoraSection>;
+
+export function loraConfig(section: LoraSection): LoraConfig {
+  const { rank, alpha, rank_stabilized, use_dora, target_modules } = section;
+  return { rank, alpha, rankStabilized: rank_stabilized, dora: use_dora, modules: target_modules };
+}
+
+/** The server of `policy.runtime: tinker`. */
+const TinkerSection = Type.Object(
+  {
+    /** Address without `/api/v1`. */
+    url: Type.String({ pattern: '^https?://' }),
+    /** Kind of server; `skyrl` means FSDP or Megatron. */
+    server: Type.Enum([...TINKER_SERVERS]),
+    /** Environment variable with the key; null: none. */
+    token_env: orNull(Type.String({ minLength: 1 })),
+    /** Newest checkpoints that the server keeps. */
+    keep_checkpoints: positive(3),
+    /** Lifetime of a checkpoint at the server; null: unlimited. */
+    ttl_s: orNull(Type.Integer({ minimum: 60 })),
+    /** Price of a million tokens; `train`: learned or scored. */
+    price_per_million: Type.Object(
+      { prefill: notNegative(0), sample: notNegative(0), train: notNegative(0) },
+      section,
+    ),
+    /** Seconds to wait for a server that is unreachable or full. */
+    patience_s: aboveZero(600),
+  },
+  strict,
+);
 
 /** A separate model that estimates values, in place of a head on the policy's trunk. */
 const CriticSection = Type.Object(

@@ -58,3 +58,16 @@ export interface SettingConflict {
   readonly key: string;
   readonly message: string;
 }
+
+/** A conflict of a setting in words; only texts count. */
+type Fault = string | boolean | number | null | undefined;
+
+/** Faults by the key of their setting. */
+export type Rules = { readonly [key: string]: Fault | readonly Fault[] };
+
+export const conflictsOf = (rules: Rules): SettingConflict[] =>
+  Object.entries(rules).flatMap(([key, faults]) =>
+    [faults]
+      .flat()
+      .flatMap(message => (typeof message === 'string' && message !== '' ? [{ key, message }] : [])),
+  );

@@ -6,7 +6,7 @@ import {
   sampleFirstTurns,
   sampleTrajectories,
   thinkingMetrics,
-} from './collapse-samples.ts';
+} from './collapse-metrics.ts';
 
 const turn = (prompt: number[], reasoning: number[]) => ({ prompt, reasoning });
 const episodes: ReasonedEpisode[] = [

@@ -3,8 +3,10 @@ import { parseResponse } from '../../../shared/response.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { ContinuationRequest, Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf, type Turn } from '../../rollout/episode.ts';
-import { type CollapseState, type CrossScores, collapseMetrics } from './collapse-metrics.ts';
 import {
+  type CollapseState,
+  type CrossScores,
+  collapseMetrics,
   fittingSamples,
   type ReasonedEpisode,
   type ReasonedTurn,
@@ -12,7 +14,7 @@ import {
   sampleFirstTurns,
   sampleTrajectories,
   thinkingMetrics,
-} from './collapse-samples.ts';
+} from './collapse-metrics.ts';
 import { type RegimeState, type RegimeThresholds, watchRegime } from './regime.ts';
 
 /** Samples as rows, their prompts as columns. */

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { ContinuationRequest } from '../../policy/policy.ts';
 import { countScoredTokens, crossTable, planCrossScores } from './collapse.ts';
-import type { ReasoningSample } from './collapse-samples.ts';
+import type { ReasoningSample } from './collapse-metrics.ts';
 
 const sample = (group: number, prompt: number[], reasoning: number[]): ReasoningSample => ({
   group,

@@ -1,11 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
 import { pause } from '../../../shared/http/retry.ts';
-import type { JsonObject } from '../../../shared/json.ts';
+import { type JsonObject, parseJson } from '../../../shared/json.ts';
 import { printable } from '../../../shared/printable.ts';
-import { Availability, type WaitEvents } from '../../client/availability.ts';
 import { FailedRequest } from '../../client/errors.ts';
-import { DEFAULT_RETRY, type RetryPolicy, retrying } from '../../client/retry.ts';
+import {
+  Availability,
+  DEFAULT_RETRY,
+  type RetryPolicy,
+  retrying,
+  type WaitEvents,
+} from '../../client/retry.ts';
 import { TinkerProtocolError } from '../../tinker/proto.ts';
 
 export interface TinkerHttpOptions {
@@ -253,12 +258,8 @@ function readReply(
 }
 
 function parsed(text: string): JsonObject | undefined {
-  try {
-    const json = JSON.parse(text) as unknown;
-    return typeof json === 'object' && json && !Array.isArray(json) ? (json as JsonObject) : undefined;
-  } catch {
-    return undefined;
-  }
+  const json = parseJson(text);
+  return typeof json === 'object' && json && !Array.isArray(json) ? (json as JsonObject) : undefined;
 }
 
 /** The beginning of a server's text. */

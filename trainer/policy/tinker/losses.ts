@@ -4,6 +4,8 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { WireDatum, WireTensor } from '../../tinker/proto.ts';
 import { averagedLoss, type LossBatch } from '../learning/loss-program.ts';
+import type { Score, ScoreRequest } from '../policy.ts';
+import { TinkerError } from './http.ts';
 import type { TinkerProfile } from './profiles.ts';
 import { CROSS_ENTROPY, type TinkerLoss } from './training-session.ts';
 
@@ -30,6 +32,38 @@ export function datumOf(tokenIds: Int32Array, arrays: TokenArrays): WireDatum {
 export function scoredDatum({ tokenIds }: { readonly tokenIds: Int32Array }): WireDatum {
   return datumOf(tokenIds, { weights: new Float32Array(tokenIds.length).fill(1) });
 }
+
+/** log p of a token is not above this: sums of float32 end a little above 0. */
+const MAX_LOG_PROB = 1e-3;
+
+/**
+ * Scores as a server returned them. Entropies are NaN: the API does not return them.
+ * @param found log p of the tokens from position `first` on
+ * @throws TinkerError for a number that is no log-probability
+ */
+export function scoreOf(
+  url: string,
+  { tokenIds, lossMask }: Pick<ScoreRequest, 'tokenIds' | 'lossMask'>,
+  found: Float32Array,
+  first: number,
+): Score {
+  const logProbs = new Float32Array(tokenIds.length);
+  const entropies = new Float32Array(tokenIds.length);
+  for (let t = 1; t < tokenIds.length; t++) {
+    if (!lossMask[t]) continue;
+    logProbs[t] = found[t - first];
+    entropies[t] = Number.NaN;
+    if (logProbs[t] <= MAX_LOG_PROB && logProbs[t] > Number.NEGATIVE_INFINITY) continue;
+    throw damaged(url, `${logProbs[t]} as log-probability of token ${t}`);
+  }
+  return { logProbs, entropies };
+}
+
+/** The error of a number that no server may return. */
+export const damaged = (url: string, what: string): TinkerError =>
+  new TinkerError(
+    `${url}: the server returned ${what}: a step that was in progress may have been applied; resume the run from its last checkpoint`,
+  );
 
 /**
  * Inputs of an update besides log-probabilities.

@@ -31,7 +31,7 @@ import {
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
-import { gradientRoute, lossRoute, preparedLoss, scoredDatum, stepData } from './losses.ts';
+import { damaged, gradientRoute, lossRoute, preparedLoss, scoredDatum, scoreOf, stepData } from './losses.ts';
 import { checkCapabilities, gradientNorm, probeServer } from './probe.ts';
 import { TINKER_PROFILES, type TinkerProfile } from './profiles.ts';
 import { TinkerSampler, type TinkerSamplerOptions } from './sampler.ts';
@@ -43,8 +43,6 @@ import {
   within,
 } from './training-session.ts';
 
-/** Upper limit of log p: sums of float32 may end slightly above 0. */
-const MAX_LOG_PROB = 1e-3;
 /** Milliseconds to wait at the end of a run for the server to drop its model. */
 const UNLOAD_MS = 5_000;
 
@@ -192,7 +190,7 @@ export class TinkerPolicy implements TrainedPolicy {
     const data = this.#counted(sequences.map(scoredDatum));
     const read = await this.#queue.run(() => this.#model.forward(data));
     const { logProbs } = await read();
-    return sequences.map((sequence, i) => this.#scoreOf(sequence, logProbs[i], 1));
+    return sequences.map((sequence, i) => scoreOf(this.#options.url, sequence, logProbs[i], 1));
   }
 
   /** Scores under the base model, without adapters. */
@@ -201,7 +199,7 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#reference ??= this.#session.createSampler();
     const sampler = await this.#reference;
     const score = async (sequence: ScoreRequest) =>
-      this.#scoreOf(sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds), 0);
+      scoreOf(this.#options.url, sequence, await this.#sampler.scorePrompt(sampler, sequence.tokenIds), 0);
     return Promise.all(sequences.map(score));
   }
 
@@ -246,7 +244,8 @@ export class TinkerPolicy implements TrainedPolicy {
     const { read, found } = await this.#queue.run(() => this.#submitStep(batch, optimizer));
     const step = await read();
     const norm = gradientNorm(step.metrics);
-    if (norm !== undefined && !Number.isFinite(norm)) throw this.#damaged(`${norm} as the gradient's norm`);
+    if (norm !== undefined && !Number.isFinite(norm))
+      throw damaged(this.#options.url, `${norm} as the gradient's norm`);
     const metrics = found ?? (await this.#losses.run(batch, this.#trained(batch, step))).metrics;
     this.#version++;
     return {
@@ -317,32 +316,8 @@ export class TinkerPolicy implements TrainedPolicy {
   #trained({ sequences }: LossBatch, { logProbs }: TinkerStep): Float32Array[] {
     return sequences.map((sequence, i) => {
       const lossMask = predictedTokens(sequence);
-      return this.#scoreOf({ ...sequence, lossMask }, logProbs[i], 1).logProbs;
+      return scoreOf(this.#options.url, { ...sequence, lossMask }, logProbs[i], 1).logProbs;
     });
-  }
-
-  /** @param found log p of the tokens from position `first` on */
-  #scoreOf(
-    { tokenIds, lossMask }: Pick<ScoreRequest, 'tokenIds' | 'lossMask'>,
-    found: Float32Array,
-    first: number,
-  ): Score {
-    const logProbs = new Float32Array(tokenIds.length);
-    const entropies = new Float32Array(tokenIds.length);
-    for (let t = 1; t < tokenIds.length; t++) {
-      if (!lossMask[t]) continue;
-      logProbs[t] = found[t - first];
-      entropies[t] = Number.NaN;
-      if (logProbs[t] <= MAX_LOG_PROB && logProbs[t] > Number.NEGATIVE_INFINITY) continue;
-      throw this.#damaged(`${logProbs[t]} as log-probability of token ${t}`);
-    }
-    return { logProbs, entropies };
-  }
-
-  #damaged(what: string): TinkerError {
-    return new TinkerError(
-      `${this.#options.url}: the server returned ${what}: a step that was in progress may have been applied; resume the run from its last checkpoint`,
-    );
   }
 
   /** Counts trained and scored tokens, and rejects numbers that are not finite. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { localNetwork, testService } from '../../../env-server/custom/remote/service.test-data.ts';
 import { webhookEnvironment } from '../../../env-server/custom/remote/webhook.ts';
-import type { WaitEvent } from '../../client/availability.ts';
+import type { WaitEvent } from '../../client/retry.ts';
 import { openServers } from '../../client/servers.ts';
 import type { Agent } from '../agents/agent.ts';
 import { describeTags } from '../described-tag.ts';

@@ -1,8 +1,7 @@
 import t from 'tap';
 import type { StreamedToken } from '../../generation/generation.ts';
-import { complete, completionTask, stream } from './complete.ts';
+import { complete, completionTask, type EventStream, stream } from './complete.ts';
 import type { LanguageModel } from './language-model.ts';
-import type { EventStream } from './sse.ts';
 
 const CHOICES = 20;
 const DECODE_MS = 1;

@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
@@ -16,7 +18,6 @@ import {
   usageOf,
 } from './responses.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
-import type { EventStream } from './sse.ts';
 
 /** A request that was checked and can be sampled. */
 export interface CompletionTask {
@@ -259,5 +260,53 @@ class ChoiceWriter {
     const { includeUsage } = this.#task.options;
     const rest = JSON.stringify({ choices, ...(includeUsage ? { usage } : {}), ...more });
     events.event(`${this.#head},${rest.slice(1)}`);
+  }
+}
+
+/** Milliseconds without reading after which a client counts as gone. */
+const STALL_MS = 60_000;
+const HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache, no-transform',
+  'x-accel-buffering': 'no',
+};
+
+/**
+ * Writes server-sent events. A client that reads slowly is waited for ({@link drained}), so that what waits for it is never
+ * more than the connection's own buffer: the writer puts together what came in the meantime.
+ */
+export class EventStream {
+  readonly #response: ServerResponse;
+
+  /** @param headers of the reply besides those of an event stream */
+  constructor(response: ServerResponse, headers: Readonly<Record<string, string>>) {
+    this.#response = response;
+    response.writeHead(200, { ...headers, ...HEADERS });
+    response.flushHeaders();
+  }
+
+  /**
+   * Resolves when the client has read on.
+   * @throws when the signal is aborted, or the client has read nothing for a minute; its connection is closed then
+   */
+  async drained(signal: AbortSignal): Promise<void> {
+    if (!this.#response.writableNeedDrain) return;
+    try {
+      await once(this.#response, 'drain', {
+        signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]),
+      });
+    } catch (error) {
+      this.#response.destroy();
+      throw error;
+    }
+  }
+
+  /** @param json without line breaks */
+  event(json: string): void {
+    this.#response.write(`data: ${json}\n\n`);
+  }
+
+  end(): void {
+    this.#response.end('data: [DONE]\n\n');
   }
 }

@@ -3,7 +3,7 @@ import type { Generation, SamplingSettings, StreamedToken } from '../../generati
 import type { TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
-import type { PromptEncoder } from './text/prompt-encoder.ts';
+import type { PromptEncoder } from './prompt-encoder.ts';
 
 /** A prompt to continue. */
 export interface TokenRequest {
@@ -49,4 +49,76 @@ export interface LanguageModel {
    * @throws ApiError 400 for a schema that it cannot hold
    */
   jsonGrammar?(schema: JsonObject): Promise<TextGrammar>;
+}
+
+/**
+ * Sequences that have ended, with a cache that may still be there. A prompt that begins with all tokens of one continues
+ * it, so that a conversation's next turn costs only its new tokens. (Where prompts only begin alike, the engine shares
+ * blocks by itself.)
+ */
+export class PrefixCache {
+  readonly #most: number;
+  readonly #release: (sequenceId: number) => void;
+  readonly #entries = new Map<number, Int32Array>();
+  /** The same by length: only those shorter than a prompt are looked at. */
+  readonly #byLength = new Map<number, Set<number>>();
+
+  /**
+   * @param most sequences kept
+   * @param release called with each sequence that is kept no longer
+   */
+  constructor(most: number, release: (sequenceId: number) => void) {
+    this.#most = most;
+    this.#release = release;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Takes the longest sequence that the prompt continues; undefined where there is none. */
+  take(prompt: readonly number[]): { readonly sequenceId: number; readonly length: number } | undefined {
+    const lengths = [...this.#byLength.keys()].filter(length => length < prompt.length);
+    for (const length of lengths.sort((a, b) => b - a)) {
+      for (const sequenceId of this.#byLength.get(length)!) {
+        if (!begins(prompt, this.#entries.get(sequenceId)!)) continue;
+        this.#forget(sequenceId);
+        return { sequenceId, length };
+      }
+    }
+    return undefined;
+  }
+
+  /** Keeps a sequence; the one that was kept the longest goes where there are too many. */
+  keep(sequenceId: number, tokens: Int32Array): void {
+    this.#entries.set(sequenceId, tokens);
+    const alike = this.#byLength.get(tokens.length);
+    if (alike === undefined) this.#byLength.set(tokens.length, new Set([sequenceId]));
+    else alike.add(sequenceId);
+    if (this.#entries.size <= this.#most) return;
+    const [oldest] = this.#entries.keys();
+    this.#forget(oldest);
+    this.#release(oldest);
+  }
+
+  clear(): void {
+    for (const sequenceId of this.#entries.keys()) this.#release(sequenceId);
+    this.#entries.clear();
+    this.#byLength.clear();
+  }
+
+  #forget(sequenceId: number): void {
+    const { length } = this.#entries.get(sequenceId)!;
+    this.#entries.delete(sequenceId);
+    const alike = this.#byLength.get(length)!;
+    alike.delete(sequenceId);
+    if (alike.size === 0) this.#byLength.delete(length);
+  }
+}
+
+/** True if a prompt begins with these tokens. */
+function begins(prompt: readonly number[], tokens: Int32Array): boolean {
+  // The end differs more often than the beginning.
+  for (let i = tokens.length - 1; i >= 0; i--) if (prompt[i] !== tokens[i]) return false;
+  return true;
 }

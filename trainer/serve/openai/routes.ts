@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { type CompletionTask, chatTask, complete, completionTask, stream } from './complete.ts';
+import { type CompletionTask, chatTask, complete, completionTask, EventStream, stream } from './complete.ts';
 import { ApiError, clientGone } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { jsonGrammarOf } from './options.ts';
@@ -7,7 +7,6 @@ import { bodyParser, fieldsWithoutEffect } from './parse.ts';
 import { chatPlaces, completionPlaces, completionPrompts, conversationPrompt } from './prompts.ts';
 import { usageOf } from './responses.ts';
 import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
-import { EventStream } from './sse.ts';
 
 /** Source of models and of room for requests. */
 export interface CompletionHost {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ToolCallReader, type ToolText } from './tools.ts';
+import { ToolCallReader, type ToolText } from './choice.ts';
 
 function read(pieces: readonly string[]): { content: string; calls: string[]; shown: string[] } {
   const reader = new ToolCallReader();

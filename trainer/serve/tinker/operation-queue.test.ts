@@ -1,5 +1,5 @@
 import t from 'tap';
-import { OperationQueue } from './operation-queue.ts';
+import { OperationQueue } from './training-model.ts';
 
 t.test('at most 256 operations wait, and those that they wait for are accepted', async t => {
   const queue = new OperationQueue(60_000);

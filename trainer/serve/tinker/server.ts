@@ -171,8 +171,12 @@ export class TinkerServer {
   model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
     const session = this.#sessionOf(id, owner);
     const model = session?.models.get(id);
-    if (session && model) return { session, model };
-    const why = 'it was unloaded, its session ended, or the server was started again';
+    if (session && model) {
+      model.usedAt = performance.now();
+      return { session, model };
+    }
+    const why =
+      'it was unloaded, made room for another key, its session ended, or the server was started again';
     throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
   }
 
@@ -259,7 +263,8 @@ export class TinkerServer {
     try {
       await policy;
       if (folder !== undefined) await opened.load(folder, optimizer === true);
-      if (session.ended.signal.aborted) throw new RangeError('the session has ended');
+      if (!session.models.has(id))
+        throw new RangeError('the session has ended, or another key needed the room');
     } catch (error) {
       session.models.delete(id);
       await opened.close('the model could not be opened');
@@ -287,17 +292,30 @@ export class TinkerServer {
     await Promise.all([this.samplers.close(), this.losses.close()]);
   }
 
-  /** Frees the models of the session that has been silent longest. @throws ApiError 400 where none is silent */
+  /**
+   * Frees the models of the session that has been silent longest. Where none is silent, the share with most models loses the one
+   * that was not used for longest, as long as it then still has as many as the share that asks.
+   * @throws ApiError 400 where neither is so
+   */
   async #makeRoom(own: TinkerSession): Promise<void> {
-    const [silent] = [...this.#sessions.values()]
+    const sessions = [...this.#sessions.values()];
+    const [silent] = sessions
       .filter(session => session !== own && session.models.size > 0)
       .filter(({ seenAt }) => performance.now() - seenAt > SILENT_MS)
       .sort((a, b) => a.seenAt - b.seenAt);
-    if (silent === undefined) {
-      const full = `${this.#modelCount()} models are open, which is the most (--max-models)`;
+    if (silent) {
+      await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
+      return;
+    }
+    const open = sessions.flatMap(session => [...session.models.values()].map(model => ({ session, model })));
+    const shares = Map.groupBy(open, ({ session }) => session.share);
+    const most = [...shares.values()].reduce((a, b) => (b.length > a.length ? b : a));
+    if (most.length < 2 + (shares.get(own.share)?.length ?? 0)) {
+      const full = `${open.length} models are open, which is the most (--max-models)`;
       throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
-    await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
+    const { session, model } = most.reduce((a, b) => (b.model.usedAt < a.model.usedAt ? b : a));
+    await this.unloadModel(session, model.id);
   }
 
   #modelCount(): number {

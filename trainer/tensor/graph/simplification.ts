@@ -1,5 +1,12 @@
-import type { NdArray } from './tensor.ts';
-import { GraphError, type Shape, sameShape, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
+import {
+  GraphError,
+  type NdArray,
+  type Shape,
+  sameShape,
+  sizeOf,
+  type Tensor,
+  type TypedArray,
+} from './tensor.ts';
 
 /** Constants up to this many elements are computed when they are built. */
 const FOLDED_ELEMENTS = 4096;

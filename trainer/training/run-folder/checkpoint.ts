@@ -18,7 +18,7 @@ import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
 import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
 import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
 import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
-import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { writeAtomically } from '../../tracking/jsonlines.ts';
 import type { RunFolder } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';

@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
 import { levelSeeds } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { writeAtomically } from '../../tracking/atomic-file.ts';
+import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { shownCount, shownDuration, shownShare } from '../../tracking/progress.ts';
 import type { LoopOutcome, StopReason } from '../loop.ts';
 import { validationSets } from '../validation.ts';

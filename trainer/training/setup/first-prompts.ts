@@ -1,6 +1,6 @@
 import { baseFolder } from '../../config/derived.ts';
-import { readShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import { readShape } from '../../config/sizes.ts';
 import { NO_SAMPLING, observer } from '../../rollout/agents/observer.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
 import { type ContextSettings, EpisodeContext, PromptTooLong } from '../../rollout/context.ts';

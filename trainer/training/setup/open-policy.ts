@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { baseFolder, hasValueHead } from '../../config/derived.ts';
-import { loraConfig } from '../../config/sections/lora.ts';
+import { loraConfig } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { type DecoderConfig, scratchConfig } from '../../models/config.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';

@@ -1,16 +1,14 @@
 import { basename } from 'node:path';
 import { baseFolder, levelSeeds, needsReference } from '../../config/derived.ts';
-import { criticShape } from '../../config/model-shape.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { runSizes } from '../../config/sizes.ts';
+import { criticShape, runSizes } from '../../config/sizes.ts';
 import type { ActorCritic } from '../../policy/actor-critic.ts';
 import { machineMemory } from '../../policy/memory.ts';
 import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { observer } from '../../rollout/agents/observer.ts';
 import { IntervalMeter, meteredAgent } from '../../rollout/collection/interval-meter.ts';
 import { FileReward } from '../../rollout/rewards/file-reward.ts';
-import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
-import { HttpReward } from '../../rollout/rewards/reward-hook.ts';
+import { HttpReward, type RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import { type Progress, shownBytes } from '../../tracking/progress.ts';
 import type { RunStatusFile } from '../../tracking/run-status.ts';
 import type { Tracker } from '../../tracking/tracker.ts';

@@ -1,4 +1,4 @@
-import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/lora.ts';
+import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
 import type { RunContext } from './run-context.ts';

@@ -1,6 +1,6 @@
-import type { AttentionGradientAttributes } from '../../graph/operations/attention.ts';
 import {
   type AttentionAttributes,
+  type AttentionGradientAttributes,
   type AttentionSizes,
   attentionSizes,
 } from '../../graph/operations/attention.ts';

@@ -1,5 +1,4 @@
-import type { Graph, Tensor, TypedArray } from '../../../graph/tensor.ts';
-import { sizeOf } from '../../../graph/tensor.ts';
+import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../../graph/tensor.ts';
 import { LoweringContext } from '../../lowering-context.ts';
 import type { MatrixMultiplication } from '../device/precision.ts';
 import type { ScratchSpace } from './slices.ts';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { changedSettings } from './changed.ts';
-import { settingsOf } from './settings.test-data.ts';
+import { settingsOf } from '../config/settings.test-data.ts';
+import { changedSettings } from './run-status.ts';
 
 t.test(
   'settings that differ from their defaults are named, whole sections that are null by default too',

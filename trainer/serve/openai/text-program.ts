@@ -1,24 +1,12 @@
 import { Script } from 'node:vm';
-import { tokenizerFromFiles } from '../../../models/tokenizer/load.ts';
-import type { Tokenizer } from '../../../models/tokenizer/tokenizer.ts';
-import { perform, type TextJob } from './text-jobs.ts';
+import { tokenizerFromFiles } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { type FromTextProgram, perform, type ToTextProgram } from './prompt-encoder.ts';
 
 /**
  * The program of a {@link TextProcess}: it does one job after the other with the tokenizer of the files that the first message
  * holds. Patterns and templates are a stranger's, so a job ends at its time limit; one that fills the memory ends the process.
  */
-
-export type ToTextProgram =
-  | { readonly files: { readonly [name: string]: string }; readonly limitMs: number }
-  | { readonly job: TextJob; readonly limitMs: number };
-
-export interface FromTextProgram {
-  readonly value?: unknown;
-  /** The job took longer than its limit. */
-  readonly overLimit?: true;
-  /** The job failed. */
-  readonly error?: string;
-}
 
 /** Global name under which {@link SCRIPT} finds its work. */
 const WORK = 'ragenTextWork';

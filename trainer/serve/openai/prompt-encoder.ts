@@ -1,7 +1,131 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { TextJob } from './text-jobs.ts';
-import type { FromTextProgram, ToTextProgram } from './text-program.ts';
+import type { JsonObject } from '../../../shared/json.ts';
+import type { ChatRenderOptions } from '../../models/tokenizer/chat-template.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+
+/** Longest text, in UTF-16 units, that counts as short: some ten milliseconds. */
+export const LONGEST_SHORT = 8192;
+/** Expected time of a job for each character, to order jobs and to limit them. */
+const MS_A_CHARACTER = 0.001;
+
+/**
+ * Tokenizes the prompts of many clients, and renders their messages by the chat template. A megabyte takes seconds, and the
+ * patterns and templates of a stranger's model may never end, so all of it is done in two processes with limits: one for short
+ * texts, which never wait for long ones, and one for long texts, which starts with the first of them.
+ */
+export class PromptEncoder {
+  readonly #short: TextProcess;
+  readonly #long: TextProcess;
+
+  constructor({ files }: Pick<Tokenizer, 'files'>) {
+    this.#short = new TextProcess(files);
+    this.#long = new TextProcess(files);
+  }
+
+  /**
+   * The token ids of a text; undefined for a long text with a beginning that alone has more than twice `most`.
+   * @param signal aborted when its result is of no use any more
+   * @throws the signal's reason; TextLimitError; Error when a process breaks or the encoder is closed
+   */
+  async encode(text: string, most: number, signal?: AbortSignal): Promise<readonly number[] | undefined> {
+    const ids = await this.#by(text.length).run(
+      { kind: 'encode', text, most },
+      MS_A_CHARACTER * text.length,
+      signal,
+    );
+    return ids === null ? undefined : Array.from(ids as Int32Array);
+  }
+
+  /** Encodes texts that others will encode without a limit. @throws as {@link encode} */
+  async tryTexts(texts: readonly string[], signal?: AbortSignal): Promise<void> {
+    const length = texts.reduce((sum, text) => sum + text.length, 0);
+    await this.#by(length).run({ kind: 'try', texts }, MS_A_CHARACTER * length, signal);
+  }
+
+  /**
+   * The text of messages by the tokenizer's chat template, which it must have.
+   * @throws as {@link encode}; TextJobError for messages that the template refuses
+   */
+  async render(
+    messages: readonly JsonObject[],
+    options: ChatRenderOptions,
+    signal?: AbortSignal,
+  ): Promise<string> {
+    const { length } = JSON.stringify([messages, options]);
+    const rendered = this.#by(length).run(
+      { kind: 'render', messages, options },
+      MS_A_CHARACTER * length,
+      signal,
+    );
+    return (await rendered) as string;
+  }
+
+  /** The text of token ids. @throws as {@link encode} */
+  async decode(ids: readonly number[], signal?: AbortSignal): Promise<string> {
+    const job = { kind: 'decode', ids: Int32Array.from(ids) } as const;
+    return (await this.#by(ids.length).run(job, MS_A_CHARACTER * ids.length, signal)) as string;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#short.close(), this.#long.close()]);
+  }
+
+  #by(length: number): TextProcess {
+    return length <= LONGEST_SHORT ? this.#short : this.#long;
+  }
+}
+
+/** Longest text that a template may make, in UTF-16 units: twice the largest body of a request. */
+const MAX_RENDERED = 8 * 2 ** 20;
+/** Characters of a text that are looked at first, for each token that there may be. */
+const CHARACTERS_A_TOKEN = 8;
+
+/** Work on texts with one tokenizer. */
+export type TextJob =
+  /** A text, and how many tokens of it are of use. Replied with an Int32Array, or null where there are far too many. */
+  | { readonly kind: 'encode'; readonly text: string; readonly most: number }
+  /** Texts that are only tried: replied with null. */
+  | { readonly kind: 'try'; readonly texts: readonly string[] }
+  /** Messages for the chat template. Replied with the text. */
+  | { readonly kind: 'render'; readonly messages: readonly JsonObject[]; readonly options: ChatRenderOptions }
+  /** Replied with the text. */
+  | { readonly kind: 'decode'; readonly ids: Int32Array };
+
+/**
+ * The token ids of a text; undefined for a long text with a beginning that alone has more than twice `most`. What follows may
+ * still merge with the end of a beginning, but never with half of it.
+ */
+export function encodeUpTo(
+  tokenizer: Pick<Tokenizer, 'encode'>,
+  text: string,
+  most: number,
+): number[] | undefined {
+  for (let length = CHARACTERS_A_TOKEN * most; length < text.length; length *= 4) {
+    if (tokenizer.encode(text.slice(0, length)).length > 2 * most) return undefined;
+  }
+  return tokenizer.encode(text);
+}
+
+/** Does a job. The comment of its kind names the result. @throws Error of the tokenizer or template */
+export function perform(job: TextJob, tokenizer: Tokenizer): unknown {
+  switch (job.kind) {
+    case 'encode': {
+      const ids = encodeUpTo(tokenizer, job.text, job.most);
+      return ids === undefined ? null : Int32Array.from(ids);
+    }
+    case 'try':
+      for (const text of job.texts) tokenizer.encode(text);
+      return null;
+    case 'decode':
+      return tokenizer.decode(job.ids);
+    case 'render': {
+      const text = tokenizer.chatTemplate!.render(job.messages, job.options);
+      if (text.length <= MAX_RENDERED) return text;
+      throw new RangeError(`it makes a text of ${text.length} characters; ${MAX_RENDERED} are the most`);
+    }
+  }
+}
 
 const PROGRAM = fileURLToPath(new URL('./text-program.ts', import.meta.url));
 /** Time for a tokenizer to be built from its files. The largest published ones take about two seconds. */
@@ -15,6 +139,19 @@ const MIB = 2 ** 20;
 /** Heap of the process, and what each byte of the tokenizer's files adds to it, in MiB. */
 const HEAP_MIB = 512;
 const HEAP_A_FILE_MIB = 24;
+
+/** Messages to the program of a {@link TextProcess} and from it. */
+export type ToTextProgram =
+  | { readonly files: { readonly [name: string]: string }; readonly limitMs: number }
+  | { readonly job: TextJob; readonly limitMs: number };
+
+export interface FromTextProgram {
+  readonly value?: unknown;
+  /** The job took longer than its limit. */
+  readonly overLimit?: true;
+  /** The job failed. */
+  readonly error?: string;
+}
 
 /** A job took more time or memory than it may. */
 export class TextLimitError extends Error {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { PrefixCache } from './prefix-cache.ts';
+import { PrefixCache } from './language-model.ts';
 
 t.test('a prompt continues the longest sequence that it begins with', async t => {
   const cache = new PrefixCache(4, () => {});

@@ -1,10 +1,9 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import t from 'tap';
-import { loadTokenizer } from '../../../models/tokenizer/load.ts';
-import type { Tokenizer } from '../../../models/tokenizer/tokenizer.ts';
-import { goldenFolder } from '../../serve.test-data.ts';
-import { LONGEST_SHORT, PromptEncoder } from './prompt-encoder.ts';
-import { encodeUpTo } from './text-jobs.ts';
+import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { goldenFolder } from '../serve.test-data.ts';
+import { encodeUpTo, LONGEST_SHORT, PromptEncoder } from './prompt-encoder.ts';
 
 const tokenizer = await loadTokenizer(goldenFolder('qwen2-tiny'));
 const WORDS = 'The lake is frozen; the ice has 12 holes. ';
