@@ -34,6 +34,12 @@ export function has(state: JsonObject, ...keys: readonly string[]): boolean {
   return keys.every(key => Object.hasOwn(state, key));
 }
 
+const MAX_SIDE = 200;
+
+/** True if a value counts cells, tests or the like, and not more than can be drawn. */
+export const isSide = (value: unknown): boolean =>
+  Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_SIDE;
+
 /** True if a value is an object and not a list. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -58,9 +58,26 @@ export function drawBoard({ state, text, act }: BoardProps): VNode {
 export class Board extends Component<BoardProps> {
   #kind: BoardKind<unknown, unknown> | undefined;
   #drawn: Drawn<unknown, unknown> | undefined;
+  /** A state that looked like one of a kind and could not be drawn as it. */
+  #broken: unknown;
+
+  override componentDidCatch(): void {
+    this.#broken = this.#drawn?.state;
+    this.forceUpdate();
+  }
 
   override render({ state, text, act }: BoardProps): VNode {
-    const kind = boardKindOf(state);
+    if (this.#broken !== undefined && this.#broken !== state) this.#broken = undefined;
+    try {
+      return this.#draw({ state, text, act });
+    } catch {
+      this.#broken = state;
+      return this.#draw({ state, text, act });
+    }
+  }
+
+  #draw({ state, text, act }: BoardProps): VNode {
+    const kind = this.#broken === undefined ? boardKindOf(state) : boardKindOf(undefined);
     const before = kind === this.#kind ? this.#drawn : undefined;
     if (before?.state !== state || !before) {
       this.#drawn = { state, memory: kind.track?.(state, before) };

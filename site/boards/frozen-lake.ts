@@ -1,5 +1,5 @@
 import { html } from '../components/html.ts';
-import { type BoardKind, has } from './board-kind.ts';
+import { type BoardKind, has, isSide } from './board-kind.ts';
 import { CELL, type Cell, cellsOf, gridBoard, person, piece, squares } from './grid.ts';
 
 interface FrozenLakeState {
@@ -15,7 +15,8 @@ interface FrozenLakeState {
 /** A lake from above: ice, dark holes, a flag on the goal. */
 export const frozenLake: BoardKind<FrozenLakeState> = {
   name: 'frozen-lake',
-  fits: state => has(state, 'rows', 'cols', 'start', 'goal', 'player', 'holes', 'status'),
+  fits: state =>
+    has(state, 'start', 'goal', 'player', 'holes', 'status') && isSide(state.rows) && isSide(state.cols),
 
   draw({ rows, cols, start, goal, player, holes, status }) {
     const children = html`

@@ -1,5 +1,5 @@
 import { html } from '../components/html.ts';
-import { type BoardKind, type Drawn, has } from './board-kind.ts';
+import { type BoardKind, type Drawn, has, isSide } from './board-kind.ts';
 import { CELL, type Cell, cellsOf, gridBoard, person, piece, sameCell, squares } from './grid.ts';
 
 interface SokobanState {
@@ -17,7 +17,8 @@ type Boxes = readonly string[];
 /** A room from above: brick walls, rings for targets, crates that turn green on a target. */
 export const sokoban: BoardKind<SokobanState, Boxes> = {
   name: 'sokoban',
-  fits: state => has(state, 'rows', 'cols', 'walls', 'targets', 'boxes', 'player'),
+  fits: state =>
+    has(state, 'walls', 'targets', 'boxes', 'player') && isSide(state.rows) && isSide(state.cols),
   track: nameBoxes,
 
   draw({ rows, cols, walls, targets, boxes, player }, { memory }) {

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { html } from '../components/html.ts';
-import { type BoardContext, type BoardKind, has, isObject } from './board-kind.ts';
+import { type BoardContext, type BoardKind, has, isObject, isSide } from './board-kind.ts';
 import { CELL, cellsOf, gridBoard, squares } from './grid.ts';
 import { actionButtons } from './panel.ts';
 
@@ -32,7 +32,8 @@ const TURNS = ['look', 'turn left', 'turn right', 'turn around'];
 /** A room from above, north up, with what the player has seen of it; the arrow points ahead. */
 export const spatialRoom: BoardKind<RoomState> = {
   name: 'spatial-room',
-  fits: state => has(state, 'room', 'position', 'facing', 'choices') && isObject(state.room),
+  fits: ({ room, ...state }) =>
+    has(state, 'position', 'facing', 'choices') && isObject(room) && isSide(room.size),
 
   draw(state, context) {
     return html`<div class="board-panel room-panel">

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { Json } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
-import { type BoardKind, has } from './board-kind.ts';
+import { type BoardKind, has, isSide } from './board-kind.ts';
 
 interface SudokuState {
   readonly size: number;
@@ -27,7 +27,7 @@ const STEPS: { readonly [key: string]: readonly [number, number] } = {
 /** A Sudoku; a cell is chosen by click or arrow keys and filled by digits or the pad of numbers. */
 export const sudoku: BoardKind<SudokuState> = {
   name: 'sudoku',
-  fits: state => has(state, 'size', 'puzzle', 'grid'),
+  fits: state => has(state, 'puzzle', 'grid') && isSide(state.size),
   draw: (state, { act }) => html`<${Sudoku} key="sudoku ${state.size}" state=${state} act=${act} />`,
 };
 

@@ -1,5 +1,6 @@
 import { html } from '../components/html.ts';
-import { type BoardKind, has } from './board-kind.ts';
+import { shortened } from '../components/shortened.ts';
+import { type BoardKind, has, isObject, isSide } from './board-kind.ts';
 
 interface ProofState {
   readonly statement: string;
@@ -33,7 +34,10 @@ interface ProgramState {
 /** A programming task and how many of its tests passed. */
 export const program: BoardKind<ProgramState> = {
   name: 'program',
-  fits: state => has(state, 'statement', 'starter', 'outcome'),
+  fits: ({ statement, starter, outcome }) =>
+    typeof statement === 'string' &&
+    typeof starter === 'string' &&
+    (outcome === null || (isObject(outcome) && isSide(outcome.total))),
   draw: ({ statement, starter, outcome }) => html`<div class="board-panel paper">
     <p class="question">${statement}</p>
     ${starter !== '' && html`<pre>${starter}</pre>`}
@@ -51,5 +55,6 @@ export const program: BoardKind<ProgramState> = {
 export const plainText: BoardKind<unknown> = {
   name: 'plain-text',
   fits: () => true,
-  draw: (state, { text }) => html`<pre class="board-text">${text ?? JSON.stringify(state, null, 2)}</pre>`,
+  draw: (state, { text }) =>
+    html`<pre class="board-text">${shortened(text ?? JSON.stringify(state, null, 2))}</pre>`,
 };

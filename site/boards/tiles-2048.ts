@@ -1,5 +1,5 @@
 import { html } from '../components/html.ts';
-import { at, type BoardKind, type Drawn, has } from './board-kind.ts';
+import { at, type BoardKind, type Drawn, has, isSide } from './board-kind.ts';
 
 interface TilesState {
   readonly grid: readonly (readonly number[])[];
@@ -47,7 +47,8 @@ const UNUSUAL = ['#7a1f3d', '#ffffff'] as const;
 /** The tiles of 2048; they slide, merge and appear. */
 export const tiles2048: BoardKind<TilesState, Tiles> = {
   name: 'tiles-2048',
-  fits: state => has(state, 'grid', 'score', 'valid_moves'),
+  fits: ({ grid, ...state }) =>
+    has(state, 'score', 'valid_moves') && Array.isArray(grid) && isSide(grid.length),
   track: (state, before) => (before && moved(state, before)) || fresh(state),
 
   draw({ grid }, { memory: { tiles, merged } }) {

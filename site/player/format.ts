@@ -1,3 +1,4 @@
+import { shortened } from '../components/shortened.ts';
 import type { Environment, PlayedStep } from './wire.ts';
 
 const SIGNIFICANT = 6;
@@ -7,9 +8,9 @@ export function formatNumber(value: number): string {
   return String(Number(value.toPrecision(SIGNIFICANT))).replace('-', '−');
 }
 
-/** An action or observation for reading: text as it is, everything else as JSON. */
-export function formatValue(value: unknown, indent?: number): string {
-  return typeof value === 'string' ? value : JSON.stringify(value, null, indent);
+/** An action or observation for reading, cut where it is endless: text as it is, everything else as JSON. */
+export function formatValue(value: unknown, indent?: number, length?: number): string {
+  return shortened(typeof value === 'string' ? value : (JSON.stringify(value, null, indent) ?? ''), length);
 }
 
 /** Status of an episode. */

@@ -25,6 +25,8 @@ import { BoardPlace, Figures, type Situation } from './situation.ts';
 
 const UNDO_KEY = 'Backspace';
 const POLICY_KEY = '.';
+/** Failed tests that the banner names. */
+const MAX_FAILED = 40;
 /** Selector of elements that handle keys themselves. */
 const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable], [data-own-keys]';
 /** Boards that hold a task, which is answered in the field below. */
@@ -196,7 +198,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
     <div>
       <p class="title headline">${headline}</p>
       <p>${headline === result ? figures : `${result}. ${figures}`}</p>
-      ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.join(', ')}</p>`}
+      ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.slice(0, MAX_FAILED).join(', ')}${failed.length > MAX_FAILED ? ` and ${failed.length - MAX_FAILED} more` : ''}</p>`}
       ${means && html`<p class="fine">${means}</p>`}
     </div>
     ${children}

@@ -29,11 +29,14 @@ interface SituationProps {
 /** Board that shows all that the text says. */
 const TEXTUAL = 'plain-text';
 
+/** Characters of an action in a line. */
+const MAX_CELL_LENGTH = 1000;
+
 /** The numbers of the last step. */
 export function Figures({ situation }: SituationProps) {
   const { step, steps, action, reward, totalReward, seed, info } = situation;
   const status = episodeStatus(situation);
-  const said = action === undefined ? '–' : formatValue(action).replaceAll(/\s+/g, ' ');
+  const said = action === undefined ? '–' : formatValue(action, 0, MAX_CELL_LENGTH).replaceAll(/\s+/g, ' ');
   return html`<dl class="figures">
     <${Figure} name="Step"><span>${step}<small> of ${steps}</small></span><//>
     <${Figure} name="Action" note=${actionRemark(info)}><span title=${said}>${said}</span><//>
@@ -108,7 +111,7 @@ export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] })
       </tr></thead>
       <tbody>${rows.reverse().map(
         ({ move, step }) =>
-          html`<tr key=${step}><td class="number">${step}</td><td class="cut">${formatValue(move.action)}</td>
+          html`<tr key=${step}><td class="number">${step}</td><td class="cut">${formatValue(move.action, 0, MAX_CELL_LENGTH)}</td>
               <td class="number">${formatNumber(move.reward)}</td><td>${remark(move)}</td></tr>`,
       )}</tbody>
     </table>

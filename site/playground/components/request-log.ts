@@ -1,6 +1,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { CopyButton } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
+import { shortened } from '../../components/shortened.ts';
 import { useEvent } from '../../components/store.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import type { Client } from '../client/client.ts';
@@ -55,7 +56,5 @@ function readable(reply: string): string {
   } catch {
     // Not one JSON value, JSON Lines for example: shown as it came.
   }
-  return text.length > MAX_SHOWN_LENGTH
-    ? `${text.slice(0, MAX_SHOWN_LENGTH)}\n… ${text.length - MAX_SHOWN_LENGTH} more characters`
-    : text;
+  return shortened(text, MAX_SHOWN_LENGTH);
 }
