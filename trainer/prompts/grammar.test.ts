@@ -94,6 +94,15 @@ t.test('chat: an action that would read as another is left out', async t => {
   t.throws(() => prompt.tokens!.stateGrammar(['</answer>']), /lists 1 valid actions/);
 });
 
+t.test('more tokens of actions than a grammar may hold are refused with their number', async t => {
+  const ids = Array.from({ length: 2 ** 10 }, (_, i) => i % 200);
+  const task = { ...TASK, responseLength: 2 ** 11 };
+  const grammars = new StateGrammars(task, bytes, { lead: [], separator: [], end: [250] }, () => ids);
+  const actions = Array.from({ length: 2 ** 7 + 1 }, (_, i) => `action ${i}`);
+  t.throws(() => grammars.of(actions), /lists 129 valid actions of 132096 tokens; 131072 are the most/);
+  t.ok(grammars.of(actions.slice(1)));
+});
+
 t.test('grammars that were not used for long are forgotten', async t => {
   const letters = (action: string) => Array.from(action, letter => letter.charCodeAt(0));
   const around = { lead: [], separator: [], end: [0] };

@@ -6,8 +6,8 @@ import type { PromptTask } from './prompt.ts';
 /** Most states of a grammar that stays, and most states times tokens: each state has a row of the vocabulary's size. */
 const MAX_STATES = 4096;
 const MAX_ENTRIES = 2 ** 24;
-/** Most states of a grammar of one state's actions, which has no rows. */
-const MAX_STATES_OF_ACTIONS = 2 ** 18;
+/** Most tokens of one state's actions together. */
+const MAX_ACTION_TOKENS = 2 ** 17;
 /** Memory of the grammars of states that are kept, of a prompt, and actions with tokens that are kept. */
 const KEPT_BYTES = 2 ** 25;
 const KEPT_ACTIONS = 2 ** 14;
@@ -131,7 +131,13 @@ export class StateGrammars {
     const { environmentId } = this.#task.description;
     const encoded = actions.map(action => this.#tokensOf(action)).filter(ids => ids !== undefined);
     checkResponseLength(this.#task, encoded, lead.length + end.length, this.#tokenizer);
-    const grammar = responseGrammar({ ...this.#around, actions: encoded }, 1, MAX_STATES_OF_ACTIONS);
+    const tokens = encoded.reduce((sum, ids) => sum + ids.length, 0);
+    if (tokens > MAX_ACTION_TOKENS) {
+      throw new Error(
+        `rollout.constrained: ${environmentId} lists ${actions.length} valid actions of ${tokens} tokens; ${MAX_ACTION_TOKENS} are the most`,
+      );
+    }
+    const grammar = responseGrammar({ ...this.#around, actions: encoded }, 1, Number.POSITIVE_INFINITY);
     if (grammar) return sparseGrammar(environmentId, grammar, this.#tokenizer.vocabularySize);
     const [first = 'none'] = actions;
     throw new Error(

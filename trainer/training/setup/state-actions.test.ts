@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import type { AnyEnvironment, Environment } from '../../../env-server/environments/core/environment.ts';
 import type { Json } from '../../../shared/json.ts';
 import { scoreEpisodes } from '../../data/scoring.ts';
+import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { planGroups } from '../../rollout/tag.ts';
@@ -111,6 +112,28 @@ t.test('training takes the masks of the states', { timeout: MAX_MS }, async t =>
   const [row] = trainingRows(await trainTiny(tinySettings(url, t.testdir(), 'ladder', ladderWith({}))));
   t.equal(row['train/Ladder/action_is_valid'], 1);
   t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
+});
+
+t.test('branches, and sessions that were lost, have the valid actions of their state', async t => {
+  const servers = await serve(t, {}, [LADDER as AnyEnvironment]);
+  const spec = { environmentId: 'Ladder-v0', config: {}, groupName: 'g', seed: 1, validActions: true };
+  for (const copyable of [true, false]) {
+    const [session] = await EnvironmentSession.openGroup(servers, { ...spec, copyable }, 1);
+    t.same(session.validActions, actionsAt(0));
+    t.same((await session.branch(1))[0].validActions, actionsAt(0));
+    await session.act(['up']);
+    t.same(session.validActions, actionsAt(1));
+    const [branch] = await session.branch(1);
+    t.same(branch.validActions, actionsAt(1));
+    const { server, sessionId } = session.handle;
+    await server.batched('close', { session_id: sessionId });
+    await session.act(['up', 'unknown']);
+    t.equal(session.moves, 1);
+    t.same(session.validActions, actionsAt(2));
+    await branch.act(['up up']);
+    t.same(branch.validActions, actionsAt(3));
+    for (const open of [session, branch]) await open.close();
+  }
 });
 
 t.test('an environment that lists no actions anywhere is refused by name', { timeout: MAX_MS }, async t => {
