@@ -17,7 +17,7 @@ export interface DiagnosingParts {
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
   /** Text of tokens, as the policy's tokenizer writes it. */
   readonly decode: (ids: ArrayLike<number>) => string;
-  /** Seconds on a clock that only rises. */
+  /** Seconds on a monotonic clock. */
   readonly clock: () => number;
 }
 
@@ -32,13 +32,13 @@ export interface DiagnosedBatch {
 
 export interface Diagnosis extends DecompositionResult {
   readonly memory: CollapseMemory | undefined;
-  /** Warnings about the policy's health, for people. */
+  /** Readable warnings about the policy's health. */
   readonly alarms: readonly string[];
 }
 
 /**
- * What is due of the measurements at an iteration, counted from 1, under the weights that it is about to change. Draws and
- * weights of the run stay what they would be without.
+ * The measurements due at an iteration, counted from 1, under the weights before its update. They do not change the
+ * run's draws and weights.
  */
 export async function diagnose(
   parts: DiagnosingParts,
@@ -89,7 +89,9 @@ export function diagnoseCollapse(
 const AFTER_FILTER = 'grad_norm';
 const BEFORE_FILTER = 'grad_norm_prefilter';
 
-/** The gradient decomposition after the filter, and before it under a separate prefix where the settings say so. */
+/**
+ * The gradient decomposition after the filter, and also before it under a separate prefix if the settings ask for it.
+ */
 export async function diagnoseGradients(
   parts: DiagnosingParts,
   { episodes, filtered, sequences }: DiagnosedBatch,
@@ -122,7 +124,7 @@ export async function diagnoseGradients(
   };
 }
 
-/** A filter that keeps everything leaves the gradients what they were. */
+/** A filter that keeps everything leaves the gradients unchanged. */
 function renamed({ metrics, tables }: DecompositionResult): DecompositionResult {
   const rename = <T>(values: { readonly [name: string]: T }): { [name: string]: T } =>
     Object.fromEntries(

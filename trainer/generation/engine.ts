@@ -19,8 +19,8 @@ import { type Decode, StopStrings } from './stop-strings.ts';
 import { TextGrammarMatcher } from './text-grammar.ts';
 
 /**
- * Default rows of a tick: few for small models, because the fewer sequences decode at a time the more of
- * their cache stays close to the processor; more for large ones, because their weights come from memory for every tick.
+ * Default rows of a tick: few for small models, because with fewer sequences at a time more of their cache stays close
+ * to the processor; more for large ones, because every tick reads their weights from memory.
  */
 function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
@@ -35,20 +35,19 @@ export interface EngineOptions extends ProgramChoiceOptions {
 }
 
 /**
- * Continuous batching. Every tick takes what open requests have to compute next (decode: the sampled token; prefill: a chunk
- * of a prompt) as rows of one batch, without padding, the oldest requests first: those that decode continue, and prompts of
- * younger ones fill the batch up. Requests come and go between ticks. A sequence keeps its
- * KV cache between requests until it is released, or evicted because another needs the memory; then its tokens are prefilled
- * again. Prefix caching: a common beginning of sequences is prefilled once.
- *
- * A request's tokens depend on its sequence, settings and seed alone, not on what else is in the batch.
+ * Continuous batching. Every tick takes the next work of open requests as rows of one batch without padding (decode:
+ * the sampled token; prefill: a chunk of a prompt). The oldest requests come first: decoding ones continue, and prompts
+ * of younger ones fill up the batch. Requests come and go between ticks. A sequence keeps its KV cache between requests
+ * until it is released, or evicted because another needs the memory; then its tokens are prefilled again. Prefix
+ * caching: a common beginning of sequences is prefilled once. A request's tokens only depend on its sequence, settings
+ * and seed, not on the rest of the batch.
  */
 export class GenerationEngine {
   readonly statistics: EngineStatistics = { ticks: 0, rows: 0, sampled: 0, evictions: 0, shared: 0 };
   version = 0;
   readonly #options: EngineOptions;
   readonly #program: DecodeProgram;
-  /** Samples where the program does not do it itself. */
+  /** Samples if the program does not. */
   readonly #sampler: Sampler;
   readonly #maxRows: number;
   readonly #sequences = new Map<number, Sequence>();
@@ -73,17 +72,16 @@ export class GenerationEngine {
     });
   }
 
-  /** True while a request is waiting or being worked on. */
+  /** True while a request is waiting or in progress. */
   get busy(): boolean {
     return this.#active.length > 0 || this.#waiting.length > 0;
   }
 
   /**
-   * Takes a request; {@link tick} does the work. An `append` that the context cannot hold with one token to spare ends
-   * the request at once with reason `context`, and nothing is appended.
-   *
-   * @param watch called with each token as soon as it is sampled
-   * @throws RangeError when the request is malformed, or its sequence is being continued already
+   * Accepts a request; {@link tick} does the work. If `append` does not fit the context with one token to spare, the
+   * request ends at once with reason `context`, and nothing is appended.
+   * @param watch called with each token when it is sampled
+   * @throws RangeError when the request is malformed, or its sequence is already in progress
    */
   submit(
     request: GenerateRequest,
@@ -159,9 +157,9 @@ export class GenerationEngine {
   }
 
   /**
-   * The weights have changed: what is cached under the old ones is computed again when it is needed, or kept where
-   * `keepStaleCache` says so. Tokens are then sampled from a mixture of old states and new weights; their log-probabilities
-   * are those of that mixture.
+   * Reports new weights. Cache entries of the old ones are recomputed when they are needed, or kept with
+   * `keepStaleCache`. Tokens are then sampled from a mixture of old states and new weights; their log-probabilities are
+   * those of the mixture.
    */
   weightsChanged(version: number, keepStaleCache = false): void {
     this.version = version;
@@ -179,7 +177,7 @@ export class GenerationEngine {
     }
   }
 
-  /** One pass of the model over what all admitted requests have to compute next. */
+  /** One pass of the model over the next work of all admitted requests. */
   async tick(): Promise<void> {
     this.#admit();
     const { ids, sampler } = this.#program;
@@ -213,7 +211,7 @@ export class GenerationEngine {
     await this.#program.run(rows, runs, this.#headRows, headRequests.length, logits);
     this.statistics.ticks++;
     this.statistics.rows += rows;
-    // Weights that changed while the pass ran have already declared its cache entries void.
+    // If the weights changed during the pass, its cache entries are already invalid.
     for (let row = 0; row < headRequests.length; row++) this.#sample(headRequests[row], row, version);
   }
 
@@ -245,7 +243,10 @@ export class GenerationEngine {
     return this.#sampler.sample(logits, row * logitsStride, sampling, rng, { allowed, processor });
   }
 
-  /** Lets waiting requests in, first come first served, while there are slots and cache blocks for their longest response. */
+  /**
+   * Admits waiting requests, first come first served, while there are slots and cache blocks for their longest
+   * response.
+   */
   #admit(): void {
     while (this.#waiting.length > 0) {
       const request = this.#waiting[0];
@@ -272,7 +273,7 @@ export class GenerationEngine {
   }
 }
 
-/** The tokens that a response follows. */
+/** The tokens before a response. */
 function contextOf({ tokens, length }: Sequence, append: ArrayLike<number>): Int32Array {
   const context = new Int32Array(length + append.length);
   context.set(tokens.subarray(0, length));

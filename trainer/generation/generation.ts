@@ -3,23 +3,23 @@ import type { SparseGrammar } from './sparse-grammar.ts';
 import type { TextGrammar } from './text-grammar.ts';
 
 /**
- * Changes to logits before the temperature, as in transformers and vLLM; an absent one changes nothing. In this order: bias,
+ * Changes to logits before the temperature, as in transformers and vLLM; absent ones have no effect. Order: bias,
  * repetition, frequency and presence penalty, bad words.
  */
 export interface LogitSettings {
   /** Above 0; 1 turns it off. Divides positive logits of tokens in the prompt or response, multiplies negative ones. */
   readonly repetitionPenalty?: number;
-  /** -2 to 2. Subtracted from the logits of tokens that the response holds; the prompt does not count. */
+  /** -2 to 2. Subtracted from the logits of tokens in the response; the prompt does not count. */
   readonly presencePenalty?: number;
-  /** -2 to 2. Subtracted from a logit as often as the response holds its token. */
+  /** -2 to 2. Subtracted from a logit once for each occurrence of its token in the response. */
   readonly frequencyPenalty?: number;
   /** Added to logits, by token id; -100 to 100. */
   readonly logitBias?: Readonly<Record<string, number>>;
-  /** Texts that the response does not contain: the last token of each is never sampled after the others. */
+  /** Texts that the response must not contain: the last token of each is never sampled after the others. */
   readonly badWords?: readonly string[];
 }
 
-/** The distribution that tokens are sampled from. Log-probabilities are those under it. */
+/** The distribution that tokens are sampled from; log-probabilities refer to it. */
 export interface SamplingDistribution extends LogitSettings {
   /** 0 is greedy. */
   readonly temperature: number;
@@ -42,10 +42,10 @@ export interface SamplingSettings extends SamplingDistribution {
 export interface GenerateRequest {
   /** Caller's name for the sequence; the first request under an id opens it. */
   readonly sequenceId: number;
-  /** Tokens to append before sampling: the whole prompt first, later only what is new. */
+  /** Tokens to append before sampling: first the whole prompt, later only new tokens. */
   readonly append: ArrayLike<number>;
   readonly sampling: SamplingSettings;
-  /** Seeds this request's samples: the result does not depend on what else is in the batch. */
+  /** Seeds this request's samples: the result does not depend on the rest of the batch. */
   readonly seed: number;
   /** Name of a grammar given to the policy at start, or a grammar; only tokens it allows can be sampled. */
   readonly grammar?: string | TokenGrammar | SparseGrammar | TextGrammar;
@@ -57,17 +57,14 @@ export const MAX_TOP_LOG_PROBS = 20;
 
 /** The most probable tokens of a position, the most probable first. */
 export interface TopLogProbs {
-  /**
-   * log-probability of the sampled token under the distribution it was sampled from; at temperature 0 under that of
-   * temperature 1.
-   */
+  /** log-probability of the sampled token under its distribution; at temperature 0 under that of temperature 1. */
   readonly logProb: number;
   readonly tokenIds: Int32Array;
   /** Under the same distribution as `logProb`, same length as `tokenIds`. */
   readonly logProbs: Float32Array;
 }
 
-/** A token as soon as it is sampled. */
+/** A token, reported when it is sampled. */
 export interface StreamedToken {
   readonly tokenId: number;
   readonly logProb: number;
@@ -83,7 +80,7 @@ export interface Generation {
   readonly values?: Float32Array;
   /** Policy version under which each token was sampled. */
   readonly versions: Int32Array;
-  /** Most likely tokens at each position; absent unless asked for. */
+  /** Most likely tokens at each position; absent unless requested. */
   readonly top?: readonly TopLogProbs[];
   readonly finishReason: 'stop' | 'length' | 'context';
 }
@@ -100,8 +97,8 @@ export interface EngineStatistics {
 }
 
 /**
- * What samples tokens: the policy's own threads, or engines elsewhere. Token ids go in and come out;
- * they are never made from text again on the way.
+ * Sampler of tokens: the policy's own threads, or remote engines. Its inputs and outputs are token ids, which are never
+ * made from text again.
  */
 export interface Generator {
   /** Appends tokens to a sequence and samples a continuation. */

@@ -1,6 +1,6 @@
 /**
- * Which tokens may follow: a deterministic automaton over token ids, as plain data. A response starts in `start`;
- * the token `tokens[i]` of a state leads to the state `next[i]`. A state without tokens ends the response.
+ * A deterministic automaton over token ids, as plain data. A response starts in `start`; the token `tokens[i]` of a
+ * state leads to the state `next[i]`. A state without tokens ends the response.
  */
 export interface TokenGrammar {
   readonly start: number;
@@ -15,7 +15,7 @@ interface GrammarState {
 /** Named grammars of a policy. */
 export type Grammars = { readonly [name: string]: TokenGrammar };
 
-/** Automaton that the tokens of a response follow. */
+/** Automaton for the tokens of a response. */
 export interface ResponseGrammar {
   readonly start: number;
   /** 1 where a token is allowed in the state; read it before the next call. */
@@ -37,7 +37,7 @@ export interface CompiledGrammar extends ResponseGrammar {
   readonly next: Int32Array;
 }
 
-/** @throws RangeError naming the state and token that do not fit */
+/** @throws RangeError naming the wrong state and token */
 export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySize: number): CompiledGrammar {
   const count = grammar.states.length;
   const fail = (what: string): never => {
@@ -76,8 +76,9 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
 }
 
 /**
- * State in which each trained token was sampled, for a loss under the same mask: responses are the runs of ones in the loss mask.
- * @param free what unmasked tokens get
+ * State in which each trained token was sampled, for a loss under the same mask: responses are the runs of ones in the
+ * loss mask.
+ * @param free value for unmasked tokens
  * @throws RangeError when the grammar does not allow a token
  */
 export function grammarStates(

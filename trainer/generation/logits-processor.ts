@@ -14,9 +14,9 @@ interface BadWord {
 }
 
 /**
- * Changes the logits of one response before its tokens are sampled. The rules are those of transformers' and vLLM's
- * processors of the same names: `repetitionPenalty` counts prompt and response, the other penalties and bad words the
- * response alone.
+ * Changes the logits of one response before its tokens are sampled. The rules are those of the processors with these
+ * names in transformers and vLLM: `repetitionPenalty` counts prompt and response, the other penalties and bad words
+ * only the response.
  */
 export class LogitsProcessor {
   readonly #bias: readonly (readonly [id: number, bias: number])[];
@@ -79,7 +79,7 @@ export class LogitsProcessor {
     if (this.#badWords.length > 0) this.#response.push(token);
   }
 
-  /** True if the response ends with all of a word but its last token. */
+  /** True if the response ends with a bad word except for its last token. */
   #isOpen({ before }: BadWord): boolean {
     const start = this.#response.length - before.length;
     return start >= 0 && before.every((id, i) => this.#response[start + i] === id);
@@ -132,8 +132,8 @@ function knownBadWords(words: readonly string[], encode: Encode | undefined): re
 }
 
 /**
- * Words in token ids as vLLM has them: each by itself, and with a space in front where that is another first token and as
- * many tokens.
+ * Token ids of words, as in vLLM: of each by itself, and with a space in front if that gives another first token and
+ * the same number of tokens.
  * @throws RangeError for an empty word, or without a tokenizer
  */
 function badWordsOf(words: readonly string[], encode: Encode | undefined): BadWord[] {

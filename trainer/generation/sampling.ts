@@ -5,10 +5,10 @@ import type { SamplingSettings, TopLogProbs } from './generation.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
 
 const LANES = 4;
-/** In place of a token: why there is no largest logit. */
+/** Result in place of a token when there is no largest logit. */
 const NOT_A_NUMBER = -1;
 const NONE_ALLOWED = -2;
-/** Message of the error where a request's own settings leave no token. */
+/** Message of the error when a request's own settings leave no token. */
 export const NOTHING_LEFT =
   'no token can be sampled: grammar, bad words and biases of the request together allow none';
 
@@ -27,17 +27,15 @@ export interface RowConstraints {
 }
 
 /**
- * Samples tokens from rows of logits. The arrays it works in are its own and reused, so that a sample allocates next to
- * nothing; top-k and top-p cost a sort.
- *
- * Order of the steps, as in transformers: {@link LogitsProcessor}, grammar, temperature, top-k, top-p, min-p. (vLLM cuts by
- * min-p before top-k; the two differ only where both cut.) Temperature 0 takes the largest logit (the first of equals) with
- * log-probability 0, as the distribution it samples from is a single point.
+ * Samples tokens from rows of logits. It reuses its own arrays, so a sample allocates next to nothing; top-k and top-p
+ * cost a sort. Order of the steps, as in transformers: {@link LogitsProcessor}, grammar, temperature, top-k, top-p,
+ * min-p. (vLLM applies min-p before top-k; the two differ only where both cut.) Temperature 0 takes the largest logit
+ * (the first of equals) with log-probability 0, because its distribution is a single point.
  */
 export class Sampler {
-  /** Probabilities but for a factor. */
+  /** Unnormalized probabilities. */
   readonly #weights: Float32Array;
-  /** Values that fill the last vector up. */
+  /** Values that pad the last vector. */
   readonly #padding: Float32Array;
   readonly #exponentials: Exponentials;
   /** Room for top-k, and for top-p. */
@@ -46,7 +44,7 @@ export class Sampler {
   readonly #sample: SampledToken = { token: 0, logProb: 0 };
   /** Sum of the weights of the last sample. */
   #total = 0;
-  /** Row of the last sample, as it was sampled from. */
+  /** Row of the last sample after processing. */
   #logits: Float32Array;
   #start = 0;
   #allowed: Uint8Array | null = null;
@@ -73,7 +71,7 @@ export class Sampler {
   /**
    * @param logits a row begins at `start`
    * @returns an object that the next call overwrites
-   * @throws RangeError when a logit that counts is NaN, or no token is left
+   * @throws RangeError when a relevant logit is NaN, or no token is left
    */
   sample(
     given: Float32Array,
@@ -149,7 +147,7 @@ export class Sampler {
     return row;
   }
 
-  /** Sets all weights and gives their sum. */
+  /** Sets all weights and returns their sum. */
   #weigh(logits: Float32Array, start: number, largest: number, scale: number): number {
     const weights = this.#weights;
     for (let i = 0; i < weights.length; i++) weights[i] = logits[start + i];
@@ -157,7 +155,7 @@ export class Sampler {
     return this.#exponentials(weights.byteOffset, weights.length, largest, scale);
   }
 
-  /** Sets the weights of tokens that are not allowed to 0; gives the sum of what is left. */
+  /** Sets the weights of forbidden tokens to 0; returns the sum of the rest. */
   #forbid(allowed: Uint8Array): number {
     const weights = this.#weights;
     let total = 0;
@@ -169,7 +167,7 @@ export class Sampler {
   }
 
   /**
-   * Sets the weights of tokens outside top-k, top-p and min-p to 0; gives the sum of what is left.
+   * Sets the weights of tokens outside top-k, top-p and min-p to 0; returns the sum of the rest.
    * @param greatest weight of all
    */
   #truncate({ topK, topP, minP = 0 }: SamplingSettings, total: number, greatest: number): number {
@@ -197,7 +195,7 @@ export class Sampler {
     const smallest = sorted[sorted.length - most];
     let above = 0;
     for (let i = sorted.length - 1; i >= 0 && sorted[i] > smallest; i--) above++;
-    // Of tokens as likely as the last one kept, the first ones stay.
+    // Among tokens as likely as the last kept one, the first ones are kept.
     let equals = most - above;
     let mass = 0;
     for (let i = 0; i < weights.length; i++) {
@@ -210,7 +208,7 @@ export class Sampler {
   #keepMass(share: number, total: number): number {
     const weights = this.#weights;
     const order = this.#order;
-    // All tokens below this together weigh less than what is to be cut off: none of them can be among those kept.
+    // All tokens below this together weigh less than the part to cut off, so none of them can be kept.
     const floor = ((1 - share) * total) / weights.length;
     let candidates = 0;
     for (let i = 0; i < weights.length; i++) {

@@ -4,7 +4,7 @@ import type { ResponseGrammar } from './grammar.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
 import type { StopStrings } from './stop-strings.ts';
 
-/** A sequence as the engine keeps it: its tokens always, its cache while it has a slot. */
+/** A sequence in the engine: always with its tokens, and with its cache while it has a slot. */
 export class Sequence {
   readonly id: number;
   tokens = new Int32Array(64);
@@ -13,7 +13,7 @@ export class Sequence {
   cached = 0;
   /** Index of its list of blocks; −1 without a cache. */
   slot = -1;
-  /** Blocks it has. */
+  /** Number of its blocks. */
   blocks = 0;
   /** Under which of the engine's weights its cache was begun. */
   generation = 0;
@@ -35,7 +35,7 @@ export class Sequence {
   }
 }
 
-/** A request being worked on, with what it has sampled so far. */
+/** A request in progress, with its samples so far. */
 export class ActiveRequest {
   readonly sequence: Sequence;
   readonly sampling: SamplingSettings;
@@ -43,7 +43,7 @@ export class ActiveRequest {
   readonly grammar: ResponseGrammar | null;
   readonly processor: LogitsProcessor | null;
   grammarState: number;
-  /** Tokens it may sample at most: the request's limit or what the context leaves. */
+  /** Most tokens to sample: the request's limit or the rest of the context. */
   readonly limit: number;
   readonly atLimit: 'length' | 'context';
   count = 0;
@@ -92,7 +92,7 @@ export class ActiveRequest {
     this.fail = options.fail;
   }
 
-  /** Takes a sampled token; true when the request is done with it. */
+  /** Adds a sampled token; returns true when it completes the request. */
   take(token: number, logProb: number, value: number, version: number, top?: TopLogProbs): boolean {
     const at = this.count++;
     this.#tokenIds[at] = token;

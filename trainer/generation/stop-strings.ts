@@ -1,16 +1,16 @@
 /** Text of tokens, as a tokenizer decodes them. */
 export type Decode = (tokenIds: Int32Array) => string;
 
-/** Tokens looked at beyond those that the longest string can have: a decoder may treat the first ones specially. */
+/** Extra tokens to decode beyond the longest string: a decoder may treat the first ones specially. */
 const MARGIN_TOKENS = 4;
 
-/** Watches for strings that end a response, wherever tokens part them. */
+/** Finds strings that end a response, even across tokens. */
 export class StopStrings {
   readonly #strings: readonly string[];
   readonly #decode: Decode;
   readonly #tail: number;
 
-  /** @throws RangeError for an empty string, or where nothing can decode */
+  /** @throws RangeError for an empty string, or without a decoder */
   constructor(strings: readonly string[], decode: Decode | undefined) {
     if (decode === undefined) {
       throw new RangeError(

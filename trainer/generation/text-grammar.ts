@@ -1,15 +1,15 @@
 import type { ResponseGrammar } from './grammar.ts';
 
 /**
- * Texts of a vocabulary's tokens as a trie, its nodes depth first. Node 0 is the root. All arrays are shared between
- * threads, so that a request carries none of them.
+ * Texts of a vocabulary's tokens as a trie, its nodes depth first. Node 0 is the root. Threads share all arrays, so a
+ * request carries none of them.
  */
 export interface TokenTrie {
   /** UTF-16 code unit that leads to each node. */
   readonly characters: Uint16Array;
   readonly depths: Uint16Array;
   readonly parents: Int32Array;
-  /** First node behind those below each node. */
+  /** First node after each node's descendants. */
   readonly ends: Int32Array;
   /** Tokens of node n are `tokens[firstTokens[n]]` to `tokens[firstTokens[n + 1] − 1]`. */
   readonly firstTokens: Int32Array;
@@ -19,8 +19,8 @@ export interface TokenTrie {
 }
 
 /**
- * Texts that a response may have: a deterministic automaton over characters, and the tokens that spell them. What tokens are
- * allowed in a state is found when it is asked for: a table of it would take states × vocabulary.
+ * Possible texts of a response: a deterministic automaton over characters, and the tokens that spell them. The allowed
+ * tokens of a state are found on demand: a table would take states × vocabulary.
  */
 export interface TextGrammar {
   readonly trie: TokenTrie;
@@ -29,7 +29,7 @@ export interface TextGrammar {
   readonly classCount: number;
   /** State after a character: state · classCount + class; −1 where there is none. Responses begin in state 0. */
   readonly next: Int32Array;
-  /** 1 where tokens lead from the state to an end. */
+  /** 1 where tokens can reach an end from the state. */
   readonly live: Uint8Array;
   /** 1 where the text may end. */
   readonly accepting: Uint8Array;
@@ -40,8 +40,8 @@ export interface TextGrammar {
 }
 
 /**
- * Visits the nodes of tokens that may follow in a state, with the state each leads to, until `visit` gives true.
- * @returns nodes that were looked at
+ * Visits the nodes of tokens that may follow in a state, with the state each leads to, until `visit` returns true.
+ * @returns number of visited nodes
  */
 export function visitTokens(
   { trie, classes, classCount, next, live }: TextGrammar,
@@ -65,7 +65,9 @@ export function visitTokens(
   return looked;
 }
 
-/** A {@link TextGrammar} that one response follows. It keeps the tokens of one state: a byte for each of the vocabulary. */
+/**
+ * Follows a {@link TextGrammar} for one response. It keeps the tokens of one state: a byte for each of the vocabulary.
+ */
 export class TextGrammarMatcher implements ResponseGrammar {
   readonly start = 0;
   readonly #grammar: TextGrammar;

@@ -15,7 +15,7 @@ import {
 } from './prompt.ts';
 
 const MAX_DECIMALS = 4;
-/** Text in place of a response when a template is asked what comes after one. */
+/** Placeholder of a response when a template is rendered to find the text after one. */
 export const PLACEHOLDER = '\u0001response\u0001';
 
 /** The prompt in full sentences, formatted with the model's chat template. */
@@ -78,8 +78,8 @@ function retell(entry: PastTurn, next: TurnView): string {
 }
 
 /**
- * `Up || Down`: the first of the actions, as many as an answer may hold (two show the separator). Where no actions are listed it is
- * one action of the environment, perhaps of another state: small models copy a placeholder as it is.
+ * `Up || Down`: the first actions, as many as an answer may hold (two show the separator). Without a list it is one
+ * action of the environment, perhaps from another state: small models copy a placeholder literally.
  */
 function exampleAnswer(task: PromptTask): { readonly example: string; readonly ofOtherState: boolean } {
   const { actions, exampleActions, exampleAction, actionFormat } = task.description;
@@ -163,18 +163,21 @@ function chatTokens(
   };
 }
 
-/** Messages that show what a template writes behind a response, see {@link textAfterPlaceholder}. */
+/** Messages that reveal a template's text after a response, see {@link textAfterPlaceholder}. */
 export const PLACEHOLDER_TURN = [
   { role: 'user', content: 'x' },
   { role: 'assistant', content: PLACEHOLDER },
 ] as const;
 
-/** Text that a template writes behind an assistant's message, e.g. `<|im_end|>\n`. */
+/** A template's text after an assistant's message, e.g. `<|im_end|>\n`. */
 export function textAfterResponse(template: ChatTemplate): string {
   return textAfterPlaceholder(template.render(PLACEHOLDER_TURN, { addGenerationPrompt: false }));
 }
 
-/** Text behind the response in the text of {@link PLACEHOLDER_TURN}. @throws Error where it is not there */
+/**
+ * Text after the response in the text of {@link PLACEHOLDER_TURN}.
+ * @throws Error where it is missing
+ */
 export function textAfterPlaceholder(text: string): string {
   const at = text.indexOf(PLACEHOLDER);
   if (at < 0)
@@ -182,7 +185,7 @@ export function textAfterPlaceholder(text: string): string {
   return text.slice(at + PLACEHOLDER.length);
 }
 
-/** The words of the `chat` prompt. Lines with a placeholder that has no value are left out. */
+/** Texts of the `chat` prompt. Lines with a placeholder without a value are left out. */
 const CHAT_TEXT = {
   system: [
     '{instruction}',

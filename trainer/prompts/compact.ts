@@ -18,10 +18,10 @@ export interface Grid {
 }
 
 /**
- * Reads a state as a grid, and drops a border that is all wall: nothing is lost, since `walled` says so.
- * @param symbols the symbols a cell can be; each one character
- * @param wall the symbol of a wall, where the environment has one
- * @returns undefined where the text is no grid: a foreign character, rows of different lengths
+ * Reads a state as a grid, and drops a border that is all wall; `walled` keeps that information.
+ * @param symbols the possible symbols of a cell; each one character
+ * @param wall the symbol of a wall, if the environment has one
+ * @returns undefined where the text is not a grid: an unknown character, or rows of different lengths
  */
 export function readGrid(
   state: string,
@@ -50,13 +50,13 @@ function hasBorder(rows: readonly (readonly string[])[], wall: string): boolean 
   );
 }
 
-/** Before a grid drawn whole, and before one without its border of walls. */
+/** Precedes a complete grid, or one without its border of walls. */
 const GRID = '<grid>';
 const WALLED = '<walled>';
-/** Before a state that is text. */
+/** Precedes a state that is text. */
 const TEXT = '<text>';
 const SPACE = ' ';
-/** After a response without a valid action. */
+/** Follows a response without a valid action. */
 const INVALID = '<invalid>';
 const NEW_ROW = '\n';
 const AFTER_THOUGHT = ['</think>', '<answer>'];
@@ -69,8 +69,8 @@ const left = (count: number): string => `<${count} left>`;
 const turnsLeft = (count: number): string => `<${count} turns>`;
 
 /**
- * The prompt for small policies from scratch: a few tokens a turn and no sentences, e.g. for Sokoban
- * `<10 left><walled>_OX_\n__P_\n____\n____<think>`. The policy learns what the symbols mean.
+ * The prompt for small policies from scratch: a few tokens a turn and no sentences, e.g. for Sokoban `<10
+ * left><walled>_OX_\n__P_\n____\n____<think>`. The policy learns the meaning of the symbols.
  */
 export function compactPrompt(task: PromptTask, tokenizer?: Tokenizer): Prompt {
   const rules = responseRules(task);
@@ -113,13 +113,13 @@ export function compactVocabulary(tasks: readonly PromptTask[]): string[] {
   return [...words];
 }
 
-/** Most counts and actions that are a token each next to bytes; further ones are spelled. */
+/** Most counts, and most actions, that are single tokens next to bytes; others are spelled. */
 const MAX_COUNTS = 64;
 const MAX_ACTION_WORDS = 256;
 
 /**
- * What is one token in the compact prompts of these tasks next to the 256 bytes, for `buildByteTokenizer`: the tags, the counts and
- * the actions.
+ * Single tokens in the compact prompts of these tasks next to the 256 bytes, for `buildByteTokenizer`: the tags, the
+ * counts and the actions.
  */
 export function compactByteWords(tasks: readonly PromptTask[]): string[] {
   const words = new Set<string>([...RESPONSE_WORDS, GRID, WALLED, INVALID, TEXT]);
@@ -150,7 +150,7 @@ function isGridTask(
   );
 }
 
-/** A turn as pieces; each is one token, but for the text of a state that is no grid. */
+/** A turn as pieces; each is one token, except for a state's text that is not a grid. */
 function compactPieces(task: PromptTask): (view: TurnView) => string[] {
   const { legend } = task.description;
   const symbols = new Set(legend.map(entry => entry.symbol));
@@ -230,14 +230,14 @@ function compactTokens(
   };
 }
 
-/** Every token that an action of free text can be written with. */
+/** Every token that can occur in a free-text action. */
 function freeTokens({ vocabularySize }: Tokenizer, structure: readonly number[]): Set<number> {
   const ids = new Set(Array.from({ length: vocabularySize }, (_, id) => id));
   for (const id of structure) ids.delete(id);
   return ids;
 }
 
-/** The tokens of each action that the environment names; where it names none, each of its words may be one. */
+/** The tokens of each named action; without names, each word of the environment may be one. */
 function actionSequences(
   { vocabulary, ...description }: PromptTask['description'],
   tokenizer: Tokenizer,
@@ -257,10 +257,10 @@ function encodedAction(action: string, tokenizer: Tokenizer): readonly number[] 
   return tokenizer.decode(ids) === action ? ids : undefined;
 }
 
-/** @throws Error when the text comes back from its ids changed: a word the vocabulary lacks */
+/** @throws Error when the ids decode to another text, because the vocabulary lacks a word */
 function encodeKnown(text: string, tokenizer: Tokenizer, task: PromptTask): number[] {
   const ids = tokenizer.encode(text);
-  // No tokenizer writes half a surrogate pair, which JSON can bring.
+  // No tokenizer can write half a surrogate pair, which JSON may contain.
   if (tokenizer.decode(ids) !== text.toWellFormed()) {
     throw new Error(
       `the tokenizer cannot write ${JSON.stringify(text)} of ${task.description.environmentId}; it reads ` +

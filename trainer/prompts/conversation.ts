@@ -2,22 +2,22 @@ import type { ChatMessage, ChatTemplate } from '../models/tokenizer/chat-templat
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { PLACEHOLDER, textAfterResponse } from './chat.ts';
 
-/** A message of an example to learn from. */
+/** A message of a training example. */
 export interface ExampleMessage extends ChatMessage {
-  /** 0: an assistant's message that is not to be learned. */
+  /** 0: an assistant's message that is not learned. */
   readonly weight?: number;
 }
 
-/** Tokens of a conversation that are learned: what assistants say, or the prompts as well. */
+/** Learned tokens of a conversation: the assistants' messages, or the prompts as well. */
 export type Learned = 'responses' | 'everything';
 
-/** A conversation as tokens: the loss mask is 1 on what is learned of it, the end of a learned turn included. */
+/** A conversation as tokens: the loss mask is 1 on learned tokens, including the end of a learned turn. */
 export interface ConversationTokens {
   readonly tokenIds: Int32Array;
   readonly lossMask: Uint8Array;
 }
 
-/** Parts of a conversation besides what assistants say. */
+/** Parts of a conversation besides the assistants' messages. */
 interface Frame {
   /** Text before a response: everything since the last one. */
   before(user: string, first: boolean): string;
@@ -27,10 +27,10 @@ interface Frame {
 }
 
 /**
- * Tokens of a conversation, as rollouts write it: through the tokenizer's chat template, or side by side where it has none.
- * Every message is tokenized on its own, so that what follows changes nothing.
- * @param prime text before a response that is no part of it, e.g. `<think>`, as in rollouts; '' for none
- * @param learned what assistants say, or the prompts as well; what they say in messages of weight 0 never is
+ * Tokens of a conversation in the form of rollouts: through the tokenizer's chat template, or simply joined without
+ * one. Every message is tokenized separately, so later messages change nothing.
+ * @param prime text before a response that is not part of it, e.g. `<think>`, as in rollouts; '' for none
+ * @param learned the assistants' messages, or the prompts as well; messages of weight 0 never are
  * @throws Error saying what is wrong with the messages, or which text the tokenizer cannot write
  */
 export function tokenizeConversation(
@@ -87,7 +87,7 @@ function pairs(messages: readonly ExampleMessage[]): Pair[] {
   });
 }
 
-/** Messages side by side, as the `compact` prompt writes them. */
+/** Joins messages as the `compact` prompt does. */
 function plainFrame(system: string): Frame {
   return { before: (user, first) => (first ? system : '') + user, after: [], learned: 0 };
 }
@@ -112,7 +112,7 @@ function templateFrame(template: ChatTemplate, tokenizer: Tokenizer, system: str
   return { before, after: tokenizer.encode(afterText), learned: 1 };
 }
 
-/** @throws Error when the text comes back from its ids changed */
+/** @throws Error when the ids decode to another text */
 function encoded(text: string, tokenizer: Tokenizer): number[] {
   const ids = tokenizer.encode(text);
   const back = tokenizer.decode(ids);

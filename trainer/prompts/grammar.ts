@@ -12,7 +12,7 @@ const MAX_ACTION_TOKENS = 2 ** 17;
 const KEPT_BYTES = 2 ** 25;
 const KEPT_ACTIONS = 2 ** 14;
 
-/** The tokens that well-formed responses are made of. */
+/** Tokens of well-formed responses. */
 export interface ResponseTokens {
   /** Tokens between the prime and the first action, e.g. `</think>` and `<answer>`. */
   readonly lead: readonly number[];
@@ -41,7 +41,7 @@ export function responseGrammar(
     states[from].tokens.push(token);
     states[from].next.push(to);
   };
-  /** Makes tokens lead from one state to another, along those that are there. */
+  /** Adds a path of tokens between two states, along existing ones. */
   const path = (from: number, tokens: readonly number[], to: number): void => {
     let at = from;
     for (const token of tokens.slice(0, -1)) {
@@ -61,7 +61,7 @@ export function responseGrammar(
     const nextRoot = count < maxActions ? state() : null;
     path(after, end, final);
     if (nextRoot !== null) path(after, separator, nextRoot);
-    // The trie's first node is its root, the last the end of all actions that nothing continues.
+    // The trie's first node is its root, the last the common end of actions that nothing continues.
     const places = trie.map((_, i) => (i === 0 ? root : i === trie.length - 1 ? after : state()));
     for (const [i, { children, isAction }] of trie.slice(0, -1).entries()) {
       for (const [token, node] of children) edge(places[i], token, places[node]);
@@ -158,7 +158,7 @@ export class StateGrammars {
 /** UTF-16 code units have two bytes. */
 const bytesOf = (key: string, grammar: SparseGrammar): number => 2 * key.length + grammarBytes(grammar);
 
-/** @throws Error naming an action that no response has room for */
+/** @throws Error naming an action that does not fit in a response */
 export function checkResponseLength(
   { description, responseLength }: PromptTask,
   actions: readonly (readonly number[])[],
@@ -182,7 +182,7 @@ interface TrieNode {
   readonly isAction: boolean;
 }
 
-/** Sequences by what they begin with. The first node is the root; all ends that nothing follows are one node, the last. */
+/** Trie of sequences. The first node is the root; all ends that nothing follows share the last node. */
 function trieOf(sequences: readonly (readonly number[])[]): TrieNode[] {
   const root: Branch = new Map();
   const inner: Branch[] = [root];

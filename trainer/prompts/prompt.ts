@@ -10,17 +10,17 @@ export interface TaskDescription {
   readonly legend: readonly { readonly symbol: string; readonly meaning: string }[];
   /** Names of a discrete space's actions, in the order of their ids. */
   readonly actions?: readonly string[];
-  /** Examples of actions where they are text or JSON, as they are written. */
+  /** Examples of text or JSON actions, as written. */
   readonly exampleActions?: readonly string[];
-  /** An action as it is written, where no list of actions is there; it may not be valid in every state. */
+  /** An example action, where there is no list of actions; it may not be valid in every state. */
   readonly exampleAction?: string;
-  /** Form of an action where it is free text. */
+  /** Format of free-text actions. */
   readonly actionFormat?: string;
-  /** Words that observations and actions are made of; absent for free text. */
+  /** Words of observations and actions; absent for free text. */
   readonly vocabulary?: readonly string[];
 }
 
-/** A task under the caps of a tag: all that a prompt depends on besides the state. */
+/** A task under the caps of a tag: everything a prompt depends on besides the state. */
 export interface PromptTask {
   readonly description: TaskDescription;
   readonly maxTurns: number;
@@ -40,16 +40,16 @@ export interface TurnView {
   readonly turn: number;
   readonly state: string;
   readonly actionsLeft: number;
-  /** Reward of the turn before, without the format penalty; absent on the first turn. */
+  /** Reward of the previous turn, without the format penalty; absent on the first turn. */
   readonly lastReward?: number;
-  /** The turn before held no valid action, so the state is unchanged. */
+  /** The previous turn had no valid action, so the state is unchanged. */
   readonly lastInvalid: boolean;
 }
 
-/** A turn that is over, for prompts that retell it. */
+/** A finished turn, for prompts that repeat it. */
 export interface PastTurn {
   readonly view: TurnView;
-  /** The response as the environment understood it. */
+  /** The response in the environment's reading. */
   readonly response: string;
 }
 
@@ -63,8 +63,8 @@ export interface PromptWording {
 }
 
 /**
- * A prompt as tokens, made to be appended: `opening`, then for each turn `turn`, the sampled response, `close`. What was
- * sampled is never tokenized again.
+ * A prompt as tokens, for appending: `opening`, then for each turn `turn`, the sampled response, `close`. Sampled
+ * tokens are never tokenized again.
  */
 export interface PromptTokens {
   opening(): readonly number[];

@@ -28,7 +28,7 @@ interface CrossTable {
   readonly mismatches: number;
 }
 
-/** Columns of samples: each group lends the prompt of its first, and every other prompt in it is a column for itself. */
+/** Columns of samples: the first sample's prompt of each group, and a column for every other prompt in it. */
 export function crossTable(samples: readonly ReasoningSample[]): CrossTable {
   const groups = [...new Set(samples.map(({ group }) => group))].sort((a, b) => a - b);
   const columns = groups.map(group => samples.find(sample => sample.group === group)!.prompt);
@@ -48,7 +48,7 @@ export function crossTable(samples: readonly ReasoningSample[]): CrossTable {
   return { rows: samples, columns, matchedColumn, mismatches };
 }
 
-/** The teacher forcing of several tables: score `requests`, hand the sums to `collect`. */
+/** Teacher forcing of several tables: score `requests`, then pass the sums to `collect`. */
 interface CrossPlan {
   readonly requests: readonly ContinuationRequest[];
   /** @param sums log p of every request's continuations, in nats */
@@ -56,8 +56,8 @@ interface CrossPlan {
 }
 
 /**
- * Every row's reasoning behind every column's prompt. A prompt that several columns have goes through the model once, and so does
- * a reasoning that several rows have, behind each of them.
+ * Every row's reasoning after every column's prompt. A prompt that several columns share goes through the model once,
+ * and so does a reasoning that several rows share, after each prompt.
  */
 export function planCrossScores(tables: readonly CrossTable[]): CrossPlan {
   const asked = new Map<string, { readonly prompt: ArrayLike<number>; readonly at: Map<string, number> }>();
@@ -93,8 +93,8 @@ export function planCrossScores(tables: readonly CrossTable[]): CrossPlan {
 }
 
 /**
- * Tokens that go through the model for each table of a {@link planCrossScores}; what an earlier table has computed is not counted
- * again.
+ * Tokens through the model for each table of a {@link planCrossScores}, without those that an earlier table has
+ * computed.
  */
 export function countScoredTokens(tables: readonly CrossTable[]): number[] {
   const prompts = tables.map(({ columns }) => byKey(columns));
@@ -209,9 +209,9 @@ export interface CollapseParts {
   readonly decode: (ids: ArrayLike<number>) => string;
   /** The measured part of a response: the thought, or the actions of policies that do not think. */
   readonly part: ResponsePart;
-  /** Samples of a series at most. */
+  /** Most samples of a series. */
   readonly samples: number | 'all';
-  /** Tokens that go through the model at most: fewer samples are taken where there would be more. */
+  /** Most tokens through the model: more would reduce the samples. */
   readonly maxTokens: number;
   /** Added to standard deviations before dividing by them. */
   readonly stdEps: number;
@@ -223,14 +223,14 @@ export interface CollapseParts {
   readonly temperature: number;
   /** Longest sequence the policy takes, in tokens. */
   readonly maxSequenceLength: number;
-  /** Seconds on a clock that only rises. */
+  /** Seconds on a monotonic clock. */
   readonly clock: () => number;
 }
 
 export interface CollapseResult {
   readonly metrics: Metrics;
   readonly memory: CollapseMemory;
-  /** Warnings for people. */
+  /** Readable warnings. */
   readonly alarms: readonly string[];
 }
 
@@ -239,7 +239,7 @@ const LEAST_SAMPLES = 2;
 
 /**
  * Scores reasonings of the episodes under each other's prompts: of first turns, and of turns anywhere. A series with
- * fewer than two prompts to compare has counts only. Prompts that leave no room for the longest reasoning are left out
+ * fewer than two prompts only has counts. Prompts that leave no room for the longest reasoning are left out
  * (`<series>/too_long`).
  */
 export async function measureCollapse(
@@ -298,7 +298,7 @@ export const SERIES: { readonly [part in ResponsePart]: readonly [firstTurn: str
   actions: ['collapse_action_first_turn_sample', 'collapse_action_trajectory_sample'],
 };
 
-/** As many samples of each series as the limit has room for; of a series that has fewer than two prompts, none. */
+/** As many samples of each series as fit the limit; none of a series with fewer than two prompts. */
 function withinTokens(
   series: readonly (readonly ReasoningSample[])[],
   maxTokens: number,
@@ -321,7 +321,7 @@ function withinTokens(
   return planned(enough);
 }
 
-/** The series are scored together: their seconds are shares of the whole, by tokens. */
+/** The series are scored together, and share the seconds by their tokens. */
 function timingMetrics(
   seconds: number,
   tokens: readonly number[],
@@ -344,7 +344,7 @@ function timingMetrics(
   };
 }
 
-/** The regime by what was measured of first turns, if it could be. */
+/** The regime by the measurement of first turns, if there is one. */
 function watchFirstTurns(
   metrics: Metrics,
   step: number,

@@ -21,7 +21,7 @@ export interface RegimeMeasurement {
   readonly laterMiShare: number | undefined;
 }
 
-/** On which side of a threshold a quantity is taken to be, and whether the last measurement was on the other. */
+/** The side of a threshold that a quantity is on, and whether the last measurement was on the other. */
 interface Side {
   readonly high: boolean;
   readonly doubted: boolean;

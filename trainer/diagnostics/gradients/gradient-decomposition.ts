@@ -13,15 +13,15 @@ import type { GradientDecomposition, Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 
-/** A pass of the decomposition: which bucket it belongs to and what its loss was averaged over. */
+/** A pass of the decomposition: its bucket, and the counts that its loss was averaged over. */
 interface MeasuredCell {
   readonly bucket: number;
   readonly counts: LossCounts;
-  /** True for a single group, with a gradient that counts for the signal-to-noise ratio. */
+  /** True for a single group, with a gradient that enters the signal-to-noise ratio. */
   readonly single: boolean;
 }
 
-/** A weighted sum of measured gradients, by their numbers. */
+/** A weighted sum of measured gradients, by their indices. */
 type Combination = ReadonlyMap<number, number>;
 
 const LOSS_NAMES: { readonly [component in LossComponent]: string } = {
@@ -31,8 +31,8 @@ const LOSS_NAMES: { readonly [component in LossComponent]: string } = {
 };
 
 /**
- * What the gradients of cells say about those of buckets and of all. A loss is a sum over tokens divided by counts, so that the
- * gradient of a union of cells is the sum of theirs by their shares of its counts: nothing is passed twice.
+ * Combines the gradients of cells to those of buckets and of all. A loss is a sum over tokens divided by counts, so the
+ * gradient of a union of cells is the sum of theirs weighted by their shares of its counts: nothing is computed twice.
  */
 export class GradientGeometry {
   readonly #cells: readonly MeasuredCell[];
@@ -162,7 +162,7 @@ export class GradientGeometry {
   }
 }
 
-/** A group of the batch: the spread of its returns and where its sequences stand. */
+/** A group of the batch: the spread of its returns and the positions of its sequences. */
 interface GradientGroup {
   readonly groupId: number;
   /** Standard deviation of its episodes' returns before the filter; 0 for a group of one. */
@@ -170,7 +170,7 @@ interface GradientGroup {
   readonly sequences: readonly number[];
 }
 
-/** Groups of similar spread with gradients that are measured together. */
+/** Groups of similar spread that are measured together. */
 interface GradientBucket {
   /** `bucket_1` (smallest spread) to `bucket_6`, and `all`. */
   readonly name: string;
@@ -210,7 +210,7 @@ export function planBuckets(
   }));
 }
 
-/** Groups with one gradient, taken in one pass; all results are sums of these. */
+/** Groups measured in one pass; all results are sums of their gradients. */
 interface GradientCell {
   /** Which of the buckets. */
   readonly bucket: number;
@@ -218,8 +218,8 @@ interface GradientCell {
 }
 
 /**
- * Cuts buckets so that every sequence is passed once: up to `singles` groups, evenly over the order of spread, are cells by
- * themselves, and what is left of each bucket is another.
+ * Splits buckets so that every sequence is in one pass: up to `singles` groups, evenly over the order of spread, are
+ * separate cells, and the rest of each bucket is another.
  */
 export function planCells(buckets: readonly GradientBucket[], singles: number): GradientCell[] {
   const sorted = buckets.flatMap(({ groups }) => groups);
@@ -281,8 +281,8 @@ export interface DecompositionResult {
 }
 
 /**
- * Gradients of task, entropy and KL apart, of each bucket of groups of like spread and of all, under a prefix such as `grad_norm`.
- * No step is taken.
+ * Gradients of task, entropy and KL separately, of each bucket of groups of similar spread and of all, under a prefix
+ * such as `grad_norm`. No step is taken.
  */
 export async function decomposeGradients(
   { policy, settings }: DecompositionParts,

@@ -2,11 +2,12 @@ import { openKernels } from '../../tensor/runtime/wasm/kernels.ts';
 import { BLOCK_SIZE } from './block-table.ts';
 
 const FLOAT_BYTES = 4;
-/** Score of positions that are not there yet; its weight is 0. Scores are in units of log 2. */
+/** Score of positions that do not exist yet; its weight is 0. Scores are in units of log 2. */
 const NO_SCORE = -1e30;
 
 /**
- * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its p-th.
+ * Added to the scores of the last block: read from element 15 − p on, it hides all positions of the block after its
+ * p-th.
  */
 export const FUTURE_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) =>
   i < BLOCK_SIZE ? 0 : NO_SCORE,
@@ -29,7 +30,7 @@ export interface AttentionShape {
   readonly scale?: number;
   /** Scores s become cap · tanh(s / cap) where it is a number. */
   readonly softcap?: number | null;
-  /** Some layers see a window of positions alone. */
+  /** Some layers only see a window of positions. */
   readonly windowed?: boolean;
 }
 
@@ -60,18 +61,17 @@ export interface AttentionAddresses {
 export const SHAPE_WORDS = 14;
 
 /**
- * `attend(runCount, layerOffset, angles, window)`: attention of every row of the tick in one layer, turned by the angles at an
- * address, over `window` positions, which matters to a windowed shape only.
+ * `attend(runCount, layerOffset, angles, window)`: attention of every row of the tick in one layer, rotated by the
+ * angles at an address, over `window` positions, which only matters for a windowed shape.
  */
 export type Attend = (runCount: number, layerOffset: number, angles: number, window: number) => void;
 
 /**
- * Attention over a paged cache for a batch of sequences of any lengths, of one shape.
- *
- * The tick's rows are cut into runs, each a record of four 32-bit words: first row, number of rows, position of the
- * first row in its sequence, address of the sequence's list of block addresses. For each run and head the kernel turns
- * the row's key and query by their rotary angles, writes key and value into the block of the row's position, and mixes
- * the values of all positions up to it: rows of one run see each other causally.
+ * Attention over a paged cache for a batch of sequences of any lengths, of one shape. The tick's rows are split into
+ * runs, each a record of four 32-bit words: first row, number of rows, position of the first row in its sequence,
+ * address of the sequence's list of block addresses. For each run and head the kernel rotates the row's key and query,
+ * writes key and value into the block of the row's position, and mixes the values of all positions up to it: rows of
+ * one run see each other causally.
  */
 export function openAttention(
   shape: AttentionShape,

@@ -1,5 +1,5 @@
 /**
- * Positions a block of the cache holds, and attention takes at once. Small, so that what a short sequence touches lies close
+ * Positions in a block of the cache, and in one step of attention. Small, so that a short sequence's memory is close
  * together: half-empty blocks would leave most sets of a processor's cache unused.
  */
 export const BLOCK_SIZE = 16;
@@ -14,7 +14,7 @@ export interface BlockTableOptions {
   readonly step: number;
 }
 
-/** Which blocks of a cache belong to which slot, and which are free. Knows blocks and slots, not sequences. */
+/** Assignment of a cache's blocks to slots, and the free blocks. Knows blocks and slots, not sequences. */
 export class BlockTable {
   readonly blockCount: number;
   readonly blocksPerSequence: number;
@@ -25,7 +25,7 @@ export class BlockTable {
   #freeBlockCount: number;
   /** Number of slots that each block belongs to. */
   readonly #owners: Uint16Array;
-  /** 1 for each block with positions that are all computed, or will be before they are read. */
+  /** 1 for each block with positions that are computed, or will be before they are read. */
   readonly #filled: Uint8Array;
 
   constructor({ blockCount, blocksPerSequence, tables, first, step }: BlockTableOptions) {
@@ -44,7 +44,7 @@ export class BlockTable {
     return this.#freeBlockCount;
   }
 
-  /** Gives slot `slot` blocks `from` to `to` of its sequence. The caller has seen to it that they are free. */
+  /** Assigns blocks `from` to `to` of its sequence to a slot. The caller makes sure that enough are free. */
   addBlocks(slot: number, from: number, to: number): void {
     const list = slot * this.blocksPerSequence;
     for (let block = from; block < to; block++) {
@@ -55,7 +55,7 @@ export class BlockTable {
     }
   }
 
-  /** Gives a slot without blocks the first `count` of another, to be theirs in common. */
+  /** Shares the first `count` blocks of another slot with a slot without blocks. */
   shareBlocks(slot: number, other: number, count: number): void {
     for (let block = 0; block < count; block++) {
       this.#owners[this.#numberOf(other, block)]++;
@@ -64,7 +64,7 @@ export class BlockTable {
     }
   }
 
-  /** Takes the first `count` blocks of a slot back; those that no other slot has are free then. */
+  /** Takes back the first `count` blocks of a slot; blocks without another slot become free. */
   freeSlot(slot: number, count: number): void {
     for (let block = count - 1; block >= 0; block--) {
       const number = this.#numberOf(slot, block);
@@ -72,17 +72,17 @@ export class BlockTable {
     }
   }
 
-  /** True if a block of a slot holds all its positions, computed for this slot or another that shares it. */
+  /** True if a block of a slot has all its positions, computed for this slot or for another that shares it. */
   isFilled(slot: number, block: number): boolean {
     return this.#filled[this.#numberOf(slot, block)] === 1;
   }
 
-  /** Blocks `from` to `to` of a slot are computed in the coming tick at the latest. */
+  /** Marks blocks `from` to `to` of a slot: they are computed in the next tick at the latest. */
   markFilled(slot: number, from: number, to: number): void {
     for (let block = from; block < to; block++) this.#filled[this.#numberOf(slot, block)] = 1;
   }
 
-  /** No block counts as filled any more. */
+  /** Marks all blocks as not filled. */
   clearFilled(): void {
     this.#filled.fill(0);
   }

@@ -41,9 +41,9 @@ export interface RowArrays {
 }
 
 /**
- * Keys and values of many sequences in blocks of 16 positions, in one WebAssembly memory together with the rows that the
- * attention kernel reads and writes. The memory is reserved whole at the start and filled by the system as it is
- * touched, so that views of it stay valid.
+ * Keys and values of many sequences in blocks of 16 positions, in one WebAssembly memory together with the rows that
+ * the attention kernel reads and writes. The whole memory is reserved at the start, and the system fills it when it is
+ * touched, so views of it stay valid.
  */
 export class KvCache {
   readonly rows: RowArrays;
@@ -58,7 +58,7 @@ export class KvCache {
   /** Address of each layer's rotary angles, and the number of positions it sees. */
   readonly #layers: readonly { readonly angles: number; readonly window: number }[];
 
-  /** @throws ModelConfigError when a head's size is no multiple of 8, or one sequence alone does not fit 4 GiB */
+  /** @throws ModelConfigError when a head's size is not a multiple of 8, or a single sequence does not fit 4 GiB */
   constructor(config: DecoderConfig, limits: KvCacheLimits) {
     if (config.headDimension % 8 !== 0) {
       throw new ModelConfigError(`generation needs heads of a multiple of 8, got ${config.headDimension}`);
@@ -67,7 +67,7 @@ export class KvCache {
     const { heads, keyValueHeads, headDimension } = config;
     const blocksPerSequence = Math.ceil(maxSequenceLength / BLOCK_SIZE);
     const positions = blocksPerSequence * BLOCK_SIZE;
-    // The last table turns nothing, for layers without positions.
+    // The last table rotates nothing, for layers without positions.
     const angleTables = ropeWidth(config) / (headDimension / 2) + 1;
     const places: AttentionAddresses = {
       angles: plan.place(angleTables * positions * headDimension),
@@ -131,7 +131,7 @@ export class KvCache {
     });
   }
 
-  /** Describes run number `run` of the coming tick. */
+  /** Describes run number `run` of the next tick. */
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
     const word = run * RUN_WORDS;
     this.#runs[word] = firstRow;
@@ -147,7 +147,7 @@ export class KvCache {
   }
 }
 
-/** Tables of [positions, cos then sin], one for each of the rotary settings and one that turns nothing. */
+/** Tables of [positions, cos then sin], one for each of the rotary settings and one that rotates nothing. */
 function writeAngles(config: DecoderConfig, tables: Float32Array, positions: number): void {
   const half = config.headDimension / 2;
   const width = ropeWidth(config);

@@ -6,17 +6,17 @@ export interface SequenceCacheOptions {
   readonly cache: BlockTable;
   /** Sequences that can have a cache at once. */
   readonly maxOpenSequences: number;
-  /** All there are, by id; the engine's own. */
+  /** All sequences by id; owned by the engine. */
   readonly sequences: ReadonlyMap<number, Sequence>;
-  /** Requests that wait to be let in, the first first; the engine's own. */
+  /** Requests that wait for admission, in order; owned by the engine. */
   readonly waiting: readonly ActiveRequest[];
   readonly statistics: EngineStatistics;
 }
 
 /**
- * Which sequences have a KV cache. Prefix caching: a sequence that begins like another shares its full blocks, so that
- * the common prompt of a group is prefilled once and read by all members. Shared blocks are never rewritten, because only
- * blocks on which all tokens agree are shared; where sequences differ they have separate blocks.
+ * Assigns KV caches to sequences. Prefix caching: sequences with the same beginning share its full blocks, so the
+ * prompt of a group is prefilled once and read by all members. Shared blocks are never rewritten, because only blocks
+ * with equal tokens are shared; where sequences differ they have separate blocks.
  */
 export class SequenceCache {
   readonly #options: SequenceCacheOptions;
@@ -30,7 +30,7 @@ export class SequenceCache {
     this.#freeSlots = Array.from({ length: count }, (_, i) => count - 1 - i);
   }
 
-  /** Finds room for what a sequence holds and is to hold; false where that has to wait. */
+  /** Reserves room for a sequence's tokens and new ones; false if that has to wait. */
   reserve(sequence: Sequence, newTokens: number): boolean {
     const { cache } = this.#options;
     if (sequence.slot === -1) {
@@ -39,7 +39,7 @@ export class SequenceCache {
       sequence.generation = this.#generation;
       this.#share(sequence);
     }
-    // The last token sampled needs no place: nothing is computed from it before the next request.
+    // The last sampled token needs no place: nothing is computed from it before the next request.
     const blocks = Math.ceil((sequence.length + newTokens - 1) / BLOCK_SIZE);
     while (cache.freeBlocks < blocks - sequence.blocks) if (!this.#evict(sequence)) return false;
     if (blocks > sequence.blocks) {
@@ -62,14 +62,14 @@ export class SequenceCache {
     }
   }
 
-  /** The next `count` tokens of a sequence are computed in the coming tick. */
+  /** Notes that the next `count` tokens of a sequence are computed in the next tick. */
   advance(sequence: Sequence, count: number): void {
     const before = Math.floor(sequence.cached / BLOCK_SIZE);
     sequence.cached += count;
     this.#options.cache.markFilled(sequence.slot, before, Math.floor(sequence.cached / BLOCK_SIZE));
   }
 
-  /** The weights have changed: caches are void, or stay as they are but are no longer shared with new sequences. */
+  /** After a change of the weights, caches are invalid, or are kept but no longer shared with new sequences. */
   weightsChanged(keepStaleCache: boolean): void {
     this.#generation++;
     if (keepStaleCache) return;
@@ -80,7 +80,7 @@ export class SequenceCache {
     }
   }
 
-  /** Blocks that were being computed may not have been. */
+  /** Marks blocks in computation as not filled. */
   distrust(sequences: readonly Sequence[]): void {
     this.#options.cache.clearFilled();
     for (const sequence of sequences) sequence.cached = 0;
@@ -113,14 +113,14 @@ export class SequenceCache {
     sequence.blocks = blocks;
   }
 
-  /** Takes the cache of the idle sequence that was used the longest ago. */
+  /** Evicts the cache of the least recently used idle sequence. */
   #evict(except: Sequence): boolean {
     let oldest: Sequence | null = null;
     for (const sequence of this.#options.sequences.values()) {
       if (sequence === except || sequence.slot === -1 || sequence.request !== null) continue;
       if (oldest === null || sequence.lastUsed < oldest.lastUsed) oldest = sequence;
     }
-    // A waiting request's own old cache may go too: it is computed again once there is room.
+    // The waiting request's own old cache may be evicted too: it is recomputed once there is room.
     if (oldest === null) {
       const waiting = this.#options.waiting.find(
         ({ sequence }) => sequence !== except && sequence.slot !== -1,
@@ -134,7 +134,7 @@ export class SequenceCache {
   }
 }
 
-/** Full blocks, `most` at most, on which two sequences hold the same tokens. */
+/** Number of full blocks, at most `most`, with equal tokens in two sequences. */
 function commonBlocks(a: Sequence, b: Sequence, most: number): number {
   const end = Math.min(most * BLOCK_SIZE, b.length);
   let same = 0;

@@ -7,7 +7,7 @@ import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
 import { changedSamplingFields } from '../remote/sampling-fields.ts';
 
-/** Time as a rate limit sees it; a test's clock does not move unless it is moved. */
+/** Clock of a rate limit; a test's clock only moves on request. */
 interface Clock {
   now(): number;
   sleep(ms: number): Promise<void>;
@@ -16,8 +16,8 @@ interface Clock {
 const MINUTE_MS = 60_000;
 
 /**
- * At most so much in any minute, as providers count: what was spent is remembered for a minute, and a request that would spend
- * more waits, first come first served. Something larger than the whole limit goes alone.
+ * Limits the amount in any minute, as providers count it: expenses are remembered for a minute, and a request beyond
+ * the limit waits, first come first served. A request larger than the whole limit goes alone.
  */
 export class RateLimit {
   readonly #perMinute: number;
@@ -31,7 +31,7 @@ export class RateLimit {
     this.#clock = clock;
   }
 
-  /** Waits until `amount` may be spent, and spends it. Returns a way to say what it came to in the end. */
+  /** Waits until `amount` may be spent, and spends it. Returns a function that reports the actual amount. */
   take(amount: number): Promise<(actual: number) => void> {
     return this.#queue.run(async () => {
       for (let wait = this.#wait(amount); wait > 0; wait = this.#wait(amount)) await this.#clock.sleep(wait);
@@ -56,14 +56,14 @@ export interface EndpointSettings {
   /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
   readonly url: string;
   readonly model: string;
-  /** Sent as bearer token; absent for endpoints that want none. */
+  /** Sent as bearer token; absent for endpoints that need none. */
   readonly apiKey?: string;
   /** Requests in flight at once. */
   readonly concurrency: number;
   /** Limits of the provider; null for none. */
   readonly requestsPerMinute: number | null;
   readonly tokensPerMinute: number | null;
-  /** Attempts at a request that fails in a way that may pass. */
+  /** Attempts at a request after errors that may be temporary. */
   readonly attempts: number;
   readonly timeoutMs: number;
   /** Sends stop strings along, to an endpoint that says which one ended a response. */
@@ -92,7 +92,7 @@ export interface Completion {
   readonly finishReason: 'stop' | 'length';
 }
 
-/** Counts of what was asked of an endpoint. */
+/** Counts of requests to an endpoint. */
 export interface EndpointUsage {
   readonly requests: number;
   readonly retries: number;
@@ -100,7 +100,7 @@ export interface EndpointUsage {
   readonly completionTokens: number;
 }
 
-/** The endpoint refused, or failed until attempts ran out. */
+/** The endpoint rejected a request, or failed until the attempts ran out. */
 export class EndpointError extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause });
@@ -110,9 +110,9 @@ export class EndpointError extends Error {
 
 const BACKOFF: Backoff = { firstMs: 500, maxMs: 30_000, jitter: 0.5 };
 const EXCERPT_LENGTH = 300;
-/** Characters of a token, roughly, to foresee what a request will spend. */
+/** Rough number of characters of a token, to estimate the cost of a request. */
 const CHARACTERS_PER_TOKEN = 4;
-/** Tokens of a picture, roughly: what vision models take for one of 768 × 768 pixels. */
+/** Rough number of tokens of a picture: that of vision models for 768 × 768 pixels. */
 const TOKENS_PER_PICTURE = 1000;
 const DATA_URL = /"url":"data:image\/[^"]*"/g;
 const REAL_CLOCK: Clock = { now: () => performance.now(), sleep: ms => pause(ms) };
@@ -161,12 +161,15 @@ export class Completions {
     return this.#usage;
   }
 
-  /** True if responses continue the {@link CompletionRequest.prime} that they are given. */
+  /** True if responses continue a given {@link CompletionRequest.prime}. */
   get primes(): boolean {
     return this.#settings.continueFinalMessage;
   }
 
-  /** @returns what was said after the prime. @throws EndpointError */
+  /**
+   * @returns the text after the prime.
+   * @throws EndpointError
+   */
   async complete(completion: CompletionRequest): Promise<Completion> {
     await this.#open.take();
     try {
@@ -248,7 +251,10 @@ export class Completions {
     return end === undefined ? { text, finishReason } : { text: text.slice(0, end), finishReason: 'stop' };
   }
 
-  /** The stop string that ended a text and was taken out of it. @throws EndpointError where the endpoint does not say */
+  /**
+   * The stop string that ended a text and is missing in it.
+   * @throws EndpointError if the endpoint does not report it
+   */
   #missingEnd(choice: Choice, content: string): string {
     const end = choice.stop_reason === undefined ? choice.matched_stop : choice.stop_reason;
     if (end === undefined) {
@@ -270,7 +276,7 @@ function withPictures(message: ChatMessage): object {
   return { ...message, content };
 }
 
-/** Index after the first of the strings to be whole in a text; undefined where none is in it. */
+/** Index after the first complete string in a text; undefined if it contains none. */
 function firstEnd(text: string, strings: readonly string[]): number | undefined {
   const ends = strings.flatMap(string => {
     const at = text.indexOf(string);

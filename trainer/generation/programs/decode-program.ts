@@ -16,51 +16,60 @@ export interface RowSampling {
   readonly topLogProbs: number | undefined;
 }
 
-/** Sampler within a program, so that no logits have to come from its device. */
+/** Sampler inside a program, so that logits stay on its device. */
 export interface RowSampler {
-  /** True if it can sample so; otherwise the pass has to return the row's logits. */
+  /** True if it supports these settings; otherwise the pass has to return the row's logits. */
   handles(sample: RowSampling): boolean;
-  /** Says how head row `row` of the coming pass samples; takes as many numbers from its generator as sampling here would. */
+  /**
+   * Sets how head row `row` of the next pass samples. Takes as many random numbers from its generator as sampling on
+   * the processor would.
+   */
   set(row: number, sample: RowSampling): void;
-  /** Rows `from` to `to` of the coming pass are not sampled here. */
+  /** Rows `from` to `to` of the next pass are not sampled here. */
   skip(from: number, to: number): void;
   /**
    * The sampled token after the pass; the next call overwrites it.
-   * @throws RangeError when a logit that counts was NaN
+   * @throws RangeError when a relevant logit was NaN
    */
   get(row: number): SampledToken;
 }
 
 /**
- * One pass of a decoder over packed tokens of many sequences, attention over their cache included. What comes out for a row
- * depends on its sequence alone, to the bit.
+ * One pass of a decoder over packed tokens of many sequences, including attention over their cache. The result of a row
+ * depends only on its sequence, to the bit.
  */
 export interface DecodeProgram {
   /** Tokens of the pass, written by the caller. */
   readonly ids: Int32Array;
-  /** Null where logits come back and tokens are sampled from them here. */
+  /** Null if the program returns logits and tokens are sampled from them here. */
   readonly sampler: RowSampler | null;
-  /** Logits of the head rows after {@link run}, one row every `logitsStride` numbers; without meaning where none were wanted. */
+  /**
+   * Logits of the head rows after {@link run}, one row every `logitsStride` numbers; undefined contents if none were
+   * requested.
+   */
   readonly logits: Float32Array;
   readonly logitsStride: number;
-  /** Values of the head rows, one every `valuesStride` numbers; meaningless without a value head. */
+  /** Values of the head rows, one every `valuesStride` numbers; undefined contents without a value head. */
   readonly values: Float32Array;
   readonly valuesStride: number;
 
-  /** Which blocks of its cache belong to whom. */
+  /** Assignment of its cache's blocks. */
   readonly blockTable: BlockTable;
 
-  /** Describes run number `run` of the coming pass: `rows` rows from `firstRow` on are a sequence's from `position` on. */
+  /**
+   * Describes run number `run` of the next pass: `rows` rows from `firstRow` on belong to a sequence from `position`
+   * on.
+   */
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void;
 
   /**
    * Runs the first `rows` of `ids`, after their runs were set.
-   * @param headRows rows that tokens are sampled for, ascending; the first `headCount` count
-   * @param logits true if their logits are wanted; a program without a sampler always returns them
+   * @param headRows rows to sample tokens for, ascending; the first `headCount` are used
+   * @param logits true if their logits are needed; a program without a sampler always returns them
    */
   run(rows: number, runs: number, headRows: Int32Array, headCount: number, logits: boolean): Promise<void>;
 
-  /** The parameters hold other weights than at the last run. */
+  /** Reports that the weights changed since the last run. */
   weightsChanged(): void;
 }
 

@@ -18,7 +18,7 @@ import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
 import type { DecodeProgram, RowSampler, RowSampling } from './decode-program.ts';
 
-/** Entries of a table of what grammars forbid, which every compiled pass holds. */
+/** Most entries in the table of forbidden tokens of all grammars, which every compiled pass holds. */
 const MAX_TABLE = 2 ** 20;
 /** Added to logits of tokens that a grammar forbids: their weights are 0. */
 const FORBIDDEN_LOGIT = -1e9;
@@ -34,10 +34,11 @@ interface BoundSampler {
 }
 
 /**
- * Sampling on a device as `Sampler` samples here, from the same random numbers. It is not the same to the bit: the device's
- * exponential rounds in its own way, sums are float32 in another order, and so is the random number. Log-probabilities agree to
- * about 1e-5; a token is its neighbor where the number falls within rounding of the border between the two, which among
- * tens of thousands of tokens happens now and then. The log-probability is that of the token sampled in any case.
+ * Samples on a device like `Sampler` on the processor, from the same random numbers. The results are not equal to the
+ * bit: the device's exponential rounds differently, and sums are float32 in another order, as is the random number.
+ * Log-probabilities agree to about 1e-5. Where the number is within rounding of a border between two tokens, the device
+ * may take the neighbor; that happens now and then among tens of thousands of tokens. The log-probability always
+ * belongs to the sampled token.
  */
 export class DeviceSampler implements RowSampler {
   readonly #vocabularySize: number;
@@ -64,7 +65,10 @@ export class DeviceSampler implements RowSampler {
     this.#sampled = new Float32Array(maxRows * SAMPLE_RESULTS);
   }
 
-  /** @returns null where the grammars' states times the vocabulary are too many for a device: logits come back then */
+  /**
+   * @returns null where the grammars' states times the vocabulary are too many for a device: the program then returns
+   * logits
+   */
   static create(
     vocabularySize: number,
     grammars: ReadonlyMap<string, CompiledGrammar>,
@@ -87,7 +91,7 @@ export class DeviceSampler implements RowSampler {
     return new DeviceSampler(vocabularySize, firstRows, table, maxRows);
   }
 
-  /** Adds the sample to a pass with these logits [rows, vocabulary]. */
+  /** Adds sampling to a pass with these logits [rows, vocabulary]. */
   build(g: GraphBuilder, logits: Tensor): BoundSampler {
     const [rows] = logits.shape;
     const settings = g.input('sampleSettings', 'float32', [rows, SAMPLE_SETTINGS]);
@@ -149,8 +153,8 @@ interface BoundPass {
 }
 
 /**
- * The whole decoder as one program on a device, with keys and values there: a pass is one submission, and only tokens, their
- * log-probabilities and values come back. Compiled when a number of rows first occurs.
+ * The whole decoder as one program on a device, with keys and values there: a pass is one submission, and only tokens,
+ * their log-probabilities and values are read back. A program is compiled for each new number of rows.
  */
 export class DeviceProgram implements DecodeProgram {
   readonly ids: Int32Array;
@@ -163,7 +167,7 @@ export class DeviceProgram implements DecodeProgram {
   readonly #options: DeviceProgramOptions;
   readonly #memory: DeviceMemory;
   readonly #maxRows: number;
-  /** Place in the cache of each row; then its sequence's slot, its position, and the angles of that. */
+  /** Place in the cache of each row, the slot of its sequence, its position, and its angles. */
   readonly #places: Int32Array;
   readonly #slots: Int32Array;
   readonly #positions: Int32Array;
@@ -197,7 +201,7 @@ export class DeviceProgram implements DecodeProgram {
     );
     const wanted = maxOpenSequences * blocksPerSequence;
     const blockLength = BLOCK_SIZE * config.keyValueHeads * config.headDimension;
-    // One block more takes what rows that only fill a program up write.
+    // One more block receives the writes of padding rows.
     const most = Math.floor(memory.largestArray / blockLength) - 1;
     if (most < blocksPerSequence) {
       throw new RangeError(
@@ -383,7 +387,7 @@ function decodeRows(
   return segments.finish(g, hidden);
 }
 
-/** The number of rows that a pass is compiled for to take this many. */
+/** The compiled number of rows for a pass with this many. */
 function bucketOf(rows: number, most: number): number {
   for (const bucket of ROW_BUCKETS) if (bucket >= rows) return Math.min(bucket, most);
   return most;

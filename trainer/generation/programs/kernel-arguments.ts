@@ -59,7 +59,7 @@ export interface KernelArguments {
   readonly maxRows: number;
 }
 
-/** True if the kernels compute such a decoder: they have one kind of norm, activation and projection. */
+/** True if the kernels support a decoder: they have one kind of norm, activation and projection. */
 export function kernelsCompute(config: DecoderConfig): boolean {
   return (
     config.activation === 'silu' &&
@@ -149,7 +149,7 @@ export function planKernels(
   };
 }
 
-/** Writes all weights into the memory as the kernels read them, adapters merged into theirs. */
+/** Writes all weights into the memory in the kernels' layout, with adapters merged. */
 export function packWeights(
   places: KernelArguments,
   parameters: ParameterSource,
@@ -185,7 +185,7 @@ export function packWeights(
   if (places.value !== null) linear(places.value);
 }
 
-/** A layer's weight with its adapter, where it has one. */
+/** A layer's weight, merged with its adapter if it has one. */
 function adapted(
   weight: Float32Array,
   name: string,

@@ -34,15 +34,15 @@ interface KernelProgramOptions {
   readonly cache: KvCache;
 }
 
-/** Rows in the memory: the address of the first, and floats from one to the next. */
+/** Rows in the memory: the address of the first, and the distance between rows in floats. */
 interface RowPlace {
   readonly at: number;
   readonly stride: number;
 }
 
 /**
- * The decoder in WebAssembly kernels from end to end, over weights packed for them in the cache's memory. For small models,
- * where ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
+ * The whole decoder in WebAssembly kernels, over weights packed for them in the cache's memory. For small models, where
+ * ONNX Runtime spends most of a pass on starting its kernels and on rearranging weights.
  */
 class KernelProgram implements DecodeProgram {
   readonly sampler = null;
@@ -147,7 +147,7 @@ class KernelProgram implements DecodeProgram {
     this.#normalizeHeads(headNorms.key, rows * this.#config.keyValueHeads, keys);
   }
 
-  /** Keeps the rows for which the layers after the last attention are computed. */
+  /** Keeps the rows that the layers after the last attention compute. */
   #keepRows(headRows: Int32Array, headCount: number): void {
     const { mixed } = this.#cache.rows;
     gatherRows(this.#hidden, this.#places.hiddenStride, headRows, headCount, this.#hidden);
@@ -203,12 +203,12 @@ class KernelProgram implements DecodeProgram {
 }
 
 /**
- * `kernels`: our own WebAssembly; `segments`: programs of the runtime between the attentions; `device`: all on a device that
- * has its own memory.
+ * `kernels`: ragen's WebAssembly; `segments`: programs of the runtime between the attentions; `device`: everything on a
+ * device with its own memory.
  */
 export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 
-/** Hidden size up to which our own kernels are faster than starting a runtime's. */
+/** Hidden size up to which ragen's kernels are faster than starting a runtime's. */
 export const KERNELS_HIDDEN_SIZE = 192;
 
 export interface ProgramChoiceOptions {
@@ -217,7 +217,7 @@ export interface ProgramChoiceOptions {
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
   readonly maxSequenceLength: number;
-  /** Sequences that keep their cache at once; others are computed again when they continue. */
+  /** Sequences that keep their cache at once; others are recomputed when they continue. */
   readonly maxOpenSequences: number;
   /** Grammars that requests may name. */
   readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
@@ -226,8 +226,9 @@ export interface ProgramChoiceOptions {
 }
 
 /**
- * The model as an engine runs it, with its cache.
- * @throws RangeError for `device` on a runtime without device memory, and `kernels` for a family that they do not compute
+ * The program and the cache of a model for an engine.
+ * @throws RangeError for `device` on a runtime without device memory, and `kernels` for a family that they do not
+ * support
  */
 export function createProgram(options: ProgramChoiceOptions, maxRows: number): DecodeProgram {
   const { config, valueHead, runtime } = options;

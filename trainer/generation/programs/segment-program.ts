@@ -15,8 +15,8 @@ import type { KvCache } from '../cache/kv-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
 
 /**
- * DoRA's factors m / ‖V‖ of all linear layers that it adapts, as parameters: they are computed once for each version of the
- * weights, because they take a product with every weight. Each layer of the model is a program, so that a quantized base is
+ * DoRA's factors m / ‖V‖ of all adapted linear layers, as parameters: they are computed once for each version of the
+ * weights, because they take a product with every weight. Each layer of the model is a program, so a quantized base is
  * unpacked one layer at a time.
  */
 class DoraFactors {
@@ -43,12 +43,12 @@ class DoraFactors {
     return config.lora?.dora ? new DoraFactors(config, runtime, parameters) : null;
   }
 
-  /** The weights are others from now on. */
+  /** Reports new weights. */
   weightsChanged(): void {
     this.#current = false;
   }
 
-  /** Brings the factors up with the weights. */
+  /** Computes the factors of the present weights. */
   async update(): Promise<void> {
     if (this.#current) return;
     this.#programs ??= await this.#compile();
@@ -76,9 +76,9 @@ class DoraFactors {
   }
 }
 
-/** Rows that a product of floats has at least: of one row it runs through another kernel, which rounds differently. */
+/** Fewest rows of a float product: a single row runs through another kernel, which rounds differently. */
 const LEAST_ROWS = 2;
-/** Other numbers of rows are rounded up to a multiple of it. */
+/** Larger numbers of rows are rounded up to a multiple of this. */
 const ROW_STEP = 4;
 
 export interface SegmentProgramOptions {
@@ -92,8 +92,8 @@ export interface SegmentProgramOptions {
 }
 
 /**
- * The decoder as a tensor program cut at its attentions, which the cache computes. All arrays are allocated once; a segment is
- * compiled once, for any number of rows.
+ * The decoder as a tensor program split at its attentions, which the cache computes. All arrays are allocated once; a
+ * segment is compiled once, for any number of rows.
  */
 export class SegmentProgram implements DecodeProgram {
   readonly sampler = null;
@@ -107,7 +107,7 @@ export class SegmentProgram implements DecodeProgram {
   readonly #hidden: readonly [Float32Array, Float32Array];
   readonly #headHidden: Float32Array;
   readonly #headMixed: Float32Array;
-  /** The layers' segments, and the head's at last; compiled when they are first needed. */
+  /** The layers' segments, then the head's; compiled at their first use. */
   readonly #segments: BoundSegment[] = [];
   /** Null without DoRA. */
   readonly #doraFactors: DoraFactors | null;
@@ -128,7 +128,7 @@ export class SegmentProgram implements DecodeProgram {
     this.values = new Float32Array(maxRows);
   }
 
-  /** The weights themselves are read where they are, at every run. */
+  /** Every run reads the weights in place. */
   weightsChanged(): void {
     this.#doraFactors?.weightsChanged();
   }
@@ -159,7 +159,7 @@ export class SegmentProgram implements DecodeProgram {
     await head.executable.run(head.inputs, head.single && headCount === 1 ? 1 : roundedRows(headCount));
   }
 
-  /** The end of the layer before, or the embedding, and the projections of `layer`. */
+  /** The end of the previous layer, or the embedding, and the projections of `layer`. */
   async #compileLayer(layer: number): Promise<BoundSegment> {
     const { config, cache, maxRows: rows } = this.#options;
     const g = new GraphBuilder({ rowsAlike: true });
@@ -217,13 +217,13 @@ export class SegmentProgram implements DecodeProgram {
 }
 
 interface BoundSegment {
-  /** True if one row alone gives the same bits as among others: there are products with packed weights only. */
+  /** True if a single row gives the same bits as among others: all products have packed weights. */
   readonly single: boolean;
   readonly executable: Executable;
   readonly inputs: { readonly [name: string]: Float32Array | Int32Array };
 }
 
-/** The number of rows that segments run with to take this many. */
+/** The number of rows that segments run with for this many. */
 export function roundedRows(rows: number): number {
   return rows <= LEAST_ROWS ? LEAST_ROWS : Math.ceil(rows / ROW_STEP) * ROW_STEP;
 }

@@ -3,10 +3,10 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
 
-/** A prompt to continue, as an engine is asked. */
+/** A request to an engine to continue a prompt. */
 export interface EngineCall {
   readonly promptIds: readonly number[];
-  /** `maxNewTokens` is what the context has room for. */
+  /** `maxNewTokens` is limited by the context. */
   readonly sampling: SamplingSettings;
   readonly seed: number;
   readonly grammar?: TokenGrammar;
@@ -16,21 +16,21 @@ export interface EngineCall {
 
 export interface EngineReply {
   readonly tokenIds: readonly number[];
-  /** Under the distribution that was sampled from; same length. */
+  /** Under the sampling distribution; same length. */
   readonly logProbs: readonly number[];
   readonly finishReason: 'stop' | 'length';
-  /** Names of the weights by output token, where an engine takes new ones in the middle of a response. */
+  /** Names of the weights by output token, for engines that take new weights during a response. */
   readonly weights?: readonly WeightSpan[];
 }
 
-/** Tokens `[start, end)` of a response were sampled by the weights of this name. */
+/** Tokens `[start, end)` of a response were sampled with the weights of this name. */
 export interface WeightSpan {
   readonly version: string;
   readonly start: number;
   readonly end: number;
 }
 
-/** @throws EngineError for a reply that cannot be what was requested */
+/** @throws EngineError for a reply that does not fit the request */
 export function checkReply(
   { tokenIds, logProbs }: EngineReply,
   { sampling }: EngineCall,
@@ -55,31 +55,37 @@ export function checkReply(
 /** An inference engine behind HTTP. */
 export interface EngineClient {
   readonly url: string;
-  /** True if versions are loaded next to one another; otherwise a new one replaces the last. */
+  /** True if several versions can be loaded at once; otherwise a new one replaces the last. */
   readonly versioned: boolean;
-  /** True if new weights replace the last in the middle of responses; each reply says which token came from which. */
+  /** True if new weights replace the last during responses; each reply then names the weights of each token. */
   readonly inFlight?: boolean;
   /**
-   * Finds out whether the engine can do what is needed, with one token.
+   * Checks the engine's abilities, with one token.
    * @throws EngineError saying what it lacks
    */
   probe(signal: AbortSignal): Promise<void>;
   /** @throws EngineError */
   generate(call: EngineCall, signal: AbortSignal): Promise<EngineReply>;
-  /** Loads weights from a folder that the engine sees; done already counts as done. @throws EngineError */
+  /**
+   * Loads weights from a folder that the engine can read; weights that are already loaded are no error.
+   * @throws EngineError
+   */
   load(name: string, folder: string, signal: AbortSignal): Promise<void>;
-  /** Unloads weights; none under the name counts as done. @throws EngineError */
+  /**
+   * Unloads weights; an unknown name is no error.
+   * @throws EngineError
+   */
   unload(name: string, signal: AbortSignal): Promise<void>;
   close(): Promise<void>;
 }
 
-/** An engine is away, refuses, or answers what no engine may. */
+/** An engine does not answer, rejects a request, or gives an invalid answer. */
 export class EngineError extends Error {
-  /** The engine may be asked the same again later. */
+  /** The same request may succeed later. */
   readonly passing: boolean;
   /** The engine is at its capacity, which is no fault. */
   readonly busy: boolean;
-  /** HTTP status of the refusal; undefined where there was none. */
+  /** HTTP status of the rejection; undefined where there was none. */
   readonly status: number | undefined;
 
   constructor(message: string, { passing = true, busy = false, status, cause }: EngineErrorDetails = {}) {
@@ -102,12 +108,12 @@ export interface EngineHttpOptions {
   readonly url: string;
   /** Sent as bearer token. */
   readonly token?: string;
-  /** Until a reply must be whole. */
+  /** Time limit for a complete reply. */
   readonly timeoutMs: number;
 }
 
 const EXCERPT_LENGTH = 300;
-/** Statuses of requests that stay wrong however often they are made. */
+/** Statuses of requests that always fail. */
 const REFUSED: ReadonlySet<number> = new Set([400, 401, 403, 413, 422]);
 
 /** JSON requests to one engine. */
@@ -133,8 +139,8 @@ export class EngineHttp {
   }
 
   /**
-   * A request with a reply of one JSON document per line.
-   * @param take called with each line as it comes
+   * A request with a reply of one JSON document a line.
+   * @param take called with each line when it arrives
    */
   postLines(
     path: string,
@@ -157,7 +163,10 @@ export class EngineHttp {
     return this.#http.close();
   }
 
-  /** Work that must be whole in time. @throws EngineError; the signal's reason where it was aborted */
+  /**
+   * Work with a time limit.
+   * @throws EngineError; the signal's reason where it was aborted
+   */
   async #within<T>(
     path: string,
     signal: AbortSignal,
@@ -193,7 +202,7 @@ function said(text: string): string {
   return (words as string).slice(0, EXCERPT_LENGTH);
 }
 
-/** The reply's object; replies that are text or empty (vLLM's of its admin routes) give one without keys. */
+/** The reply's object; text or empty replies (of vLLM's admin routes) give one without keys. */
 function parsed(text: string): JsonObject {
   try {
     const value = JSON.parse(text) as JsonObject;

@@ -10,7 +10,7 @@ import {
 import { samplingFields } from './sampling-fields.ts';
 import { VllmEngine } from './vllm-engine.ts';
 
-/** Calls of one request: few enough that one slow connection delays little. */
+/** Calls in one request: few, so that one slow connection delays little. */
 const MAX_CALLS = 32;
 
 /** A line of the reply. */
@@ -44,8 +44,8 @@ class Waiting {
 }
 
 /**
- * `ragen serve`: calls of one turn of the event loop travel in one request, and their responses come back as each is done.
- * An agent's responses are so short that a request for each would cost more than its tokens.
+ * `ragen serve`: calls of one turn of the event loop share one request, and each response comes back when it is
+ * complete. An agent's responses are so short that a request for each would cost more than its tokens.
  */
 export class RagenEngine extends VllmEngine {
   readonly #http: EngineHttp;

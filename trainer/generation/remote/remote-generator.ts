@@ -6,7 +6,7 @@ import type { Replica } from './replica.ts';
 import { isRefusal, ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';
 
 export interface RemoteGeneratorOptions extends ReplicaPoolOptions {
-  /** Longest sequence of the policy that learns. */
+  /** Longest sequence of the learning policy. */
   readonly maxSequenceLength: number;
   readonly vocabularySize: number;
   /** Grammars that constrained requests may name. */
@@ -15,16 +15,16 @@ export interface RemoteGeneratorOptions extends ReplicaPoolOptions {
 
 interface OpenSequence {
   tokens: number[];
-  /** The engine that has its prefix in its cache. */
+  /** The engine with its prefix in the cache. */
   home: Replica | null;
   readonly released: AbortController;
   busy: boolean;
 }
 
 /**
- * Samples on engines elsewhere, several of them alike. A request names one version of the weights and ends under it. An engine
- * that fails is left alone for a while; its open requests are asked again elsewhere with the same seed, so that nothing is
- * lost and nothing counts twice: a result is taken once, when it is whole.
+ * Samples on several equal remote engines. A request names one version of the weights and ends under it. An engine that
+ * fails is not used for a while. Its open requests are repeated on other engines with the same seed, so nothing is lost
+ * or counted twice: only a complete result is used.
  */
 export class RemoteGenerator implements Generator {
   readonly #options: RemoteGeneratorOptions;
@@ -75,7 +75,7 @@ export class RemoteGenerator implements Generator {
       sequence.tokens = [...promptIds, ...reply.tokenIds];
       const atLimit = room < sampling.maxNewTokens ? 'context' : 'length';
       const finishReason = reply.finishReason === 'stop' ? 'stop' : atLimit;
-      // Greedy sampling draws from a single point, as it does here.
+      // Greedy sampling draws from a single point, as on this machine.
       const logProbs = sampling.temperature === 0 ? reply.logProbs.map(() => 0) : reply.logProbs;
       return asGeneration({ ...reply, logProbs }, versions, finishReason);
     } finally {
@@ -96,7 +96,7 @@ export class RemoteGenerator implements Generator {
     return metrics;
   }
 
-  /** Unloads what was loaded, where the engines still answer. */
+  /** Unloads the loaded weights from engines that still answer. */
   async close(): Promise<void> {
     for (const id of this.#sequences.keys()) this.release(id);
     await this.#pool.close();
@@ -116,7 +116,10 @@ export class RemoteGenerator implements Generator {
     return version;
   }
 
-  /** Asks one engine after another until one answers well. @returns its reply, and the version of each token */
+  /**
+   * Asks one engine after another until one succeeds.
+   * @returns its reply, and the version of each token
+   */
   async #ask(
     call: Omit<EngineCall, 'weights'>,
     first: WeightVersion,
@@ -152,7 +155,10 @@ export class RemoteGenerator implements Generator {
     }
   }
 
-  /** Version of each token. @throws EngineError for weights that this run did not publish: the engine was started again */
+  /**
+   * Version of each token.
+   * @throws EngineError for weights that this run did not publish, because the engine was restarted
+   */
   #versionsOf({ tokenIds, weights }: EngineReply, asked: WeightVersion, url: string): number[] {
     if (weights === undefined) return tokenIds.map(() => asked.number);
     const versions: number[] = [];
@@ -175,7 +181,7 @@ export class RemoteGenerator implements Generator {
   }
 }
 
-/** @throws RangeError for a name that no grammar has */
+/** @throws RangeError for an unknown name */
 function named(grammar: NonNullable<GenerateRequest['grammar']>, grammars: Grammars): TokenGrammar {
   if (typeof grammar !== 'string') {
     if ('trie' in grammar) throw new RangeError('engines elsewhere take grammars over token ids only');

@@ -4,7 +4,7 @@ import { Replica } from './replica.ts';
 
 const SHORTEST_WAIT_MS = 20;
 const LONGEST_WAIT_MS = 1_000;
-/** Attempts at loading a version before an engine is left out: a network disk may show the folder late. */
+/** Attempts at loading a version before an engine is left out: a network disk may show the folder with a delay. */
 const LOAD_ATTEMPTS = 5;
 const LOAD_BACKOFF = { firstMs: 200 };
 
@@ -14,11 +14,11 @@ export interface ReplicaPoolOptions {
   readonly patienceMs: number;
   /** Versions before the newest that stay loaded, for requests in progress. */
   readonly olderVersions: number;
-  /** Called for engines that are left out and that come back. */
+  /** Called when an engine is left out and when it is back. */
   readonly note: (text: string) => void;
 }
 
-/** No engine has answered for longer than the run waits. */
+/** No engine answered within the run's patience. */
 export class EnginesAwayError extends Error {
   constructor(message: string, cause: unknown) {
     super(message, { cause });
@@ -26,7 +26,7 @@ export class EnginesAwayError extends Error {
   }
 }
 
-/** Weights under the name that engines know them by. */
+/** Weights under the engines' name for them. */
 export interface WeightVersion {
   readonly number: number;
   readonly name: string;
@@ -34,7 +34,7 @@ export interface WeightVersion {
   readonly folder: string;
 }
 
-/** Several engines alike: which of them has which weights, and which is well enough to be asked. */
+/** Several equal engines: their weights, and whether they can be used. */
 export class ReplicaPool {
   /** Aborted by {@link close}. */
   readonly closed: AbortSignal;
@@ -42,9 +42,9 @@ export class ReplicaPool {
   readonly #replicas: readonly Replica[];
   readonly #closing = new AbortController();
   #versions: WeightVersion[] = [];
-  /** Numbers of all versions that were published, by name. */
+  /** Numbers of all published versions, by name. */
   readonly #numbers = new Map<string, number>();
-  /** Error of an engine that refuses the weights: it ends the run. */
+  /** Error of an engine that rejects the weights: it ends the run. */
   #refusal: EngineError | undefined;
 
   constructor(options: ReplicaPoolOptions) {
@@ -53,18 +53,18 @@ export class ReplicaPool {
     this.closed = this.#closing.signal;
   }
 
-  /** Engines hold versions next to one another. */
+  /** Engines can hold several versions at once. */
   get #versioned(): boolean {
     return this.#replicas.every(({ client }) => client.versioned);
   }
 
-  /** Version that new requests name; undefined before the first was published. */
+  /** Version for new requests; undefined before the first is published. */
   get newest(): WeightVersion | undefined {
     return this.#versions[0];
   }
 
   /**
-   * Asks every engine whether it can do what is needed.
+   * Checks the abilities of every engine.
    * @throws EngineError of the first that lacks something; AggregateError when none answers
    */
   async probe(): Promise<void> {
@@ -84,14 +84,15 @@ export class ReplicaPool {
   }
 
   /**
-   * Has every engine load new weights; new requests name them from then on. Engines that are away are left out until they take
-   * them.
-   * @throws EngineError of an engine that refuses them; EnginesAwayError when no engine takes them for longer than the run waits
+   * Loads new weights on every engine; new requests name them from then on. Engines that do not answer are left out
+   * until they have loaded them.
+   * @throws EngineError of an engine that rejects them; EnginesAwayError when no engine loads them within the run's
+   * patience
    */
   async publish(version: WeightVersion): Promise<void> {
     await this.#unloadOld();
     this.#numbers.set(version.name, version.number);
-    // Where it replaces the last one, no request asks for that one any more.
+    // If it replaces the previous version, no request may name that one any longer.
     const add = () => {
       this.#versions = [version, ...this.#versions];
     };
@@ -111,7 +112,7 @@ export class ReplicaPool {
     (await this.take(version, null, performance.now())).replica.end(version.name);
   }
 
-  /** Versions that a version lies behind the newest. */
+  /** Number of versions between a version and the newest. */
   ageOf(number: number): number {
     return Math.max(
       0,
@@ -119,12 +120,12 @@ export class ReplicaPool {
     );
   }
 
-  /** Number of the version under a name; undefined where none was published under it. */
+  /** Number of the version with a name; undefined for an unknown name. */
   numberOf(name: string): number | undefined {
     return this.#numbers.get(name);
   }
 
-  /** Folders of versions that no engine will load any more; forgets them. */
+  /** Folders of versions that no engine will load again; forgets them. */
   takeOldFolders(): string[] {
     const kept = this.#options.olderVersions + 1;
     const old = this.#versions.slice(kept);
@@ -133,10 +134,10 @@ export class ReplicaPool {
   }
 
   /**
-   * Takes a place on an engine that has the version: the sequence's own while it is well, else the one with the least to do.
-   * Where versions replace one another it takes the newest. The caller ends the place.
-   * @param since when the wait began
-   * @throws EngineError of an engine that refuses the version; EnginesAwayError
+   * Takes a place on an engine with the version: the sequence's own while it works, else the least busy one. If
+   * versions replace one another it takes the newest. The caller ends the place.
+   * @param since start of the wait
+   * @throws EngineError of an engine that rejects the version; EnginesAwayError
    */
   async take(
     asked: WeightVersion,
@@ -155,7 +156,7 @@ export class ReplicaPool {
         home.begin(version.name);
         return { replica: home, version };
       }
-      // Engines that are back take the version next to those that have it.
+      // Engines that are back load the version in parallel with those that have it.
       const missing = well.filter(replica => !ready.includes(replica));
       const loads = missing.map(replica =>
         this.#ensure(replica, version).catch(error => {
@@ -185,7 +186,7 @@ export class ReplicaPool {
     }
   }
 
-  /** Loads a version on an engine that lacks it; several who ask wait for one load. */
+  /** Loads a version on an engine that lacks it; concurrent callers share one load. */
   #ensure(replica: Replica, version: WeightVersion): Promise<void> {
     if (replica.loaded.has(version.name)) return Promise.resolve();
     const under = replica.loading.get(version.name);
@@ -199,10 +200,10 @@ export class ReplicaPool {
     const { client, loaded } = replica;
     const signal = this.closed;
     if (!client.versioned) {
-      // Two loads at once would leave weights of both.
+      // Two loads at once would leave a mixture of weights.
       await Promise.allSettled([...replica.loading.values()]);
       loaded.clear();
-      // Weights that take the place of others wait for the requests under those.
+      // Weights that replace others wait for the requests under those.
       if (!client.inFlight) await replica.idle();
     }
     const pauseAfter = (error: unknown, attempt: number): number => {
@@ -214,7 +215,7 @@ export class ReplicaPool {
     replica.known.add(name);
   }
 
-  /** Makes room for one more version: unloads those that no request may name then. */
+  /** Makes room for one more version: unloads those that no later request may name. */
   async #unloadOld(): Promise<void> {
     const kept = new Set(this.#versions.slice(0, this.#options.olderVersions).map(({ name }) => name));
     await Promise.allSettled(
@@ -230,7 +231,7 @@ export class ReplicaPool {
     );
   }
 
-  /** Leaves an engine alone for a while. */
+  /** Excludes an engine for a while. */
   failed(replica: Replica, error: Error): void {
     if (this.closed.aborted) return;
     const wasWell = replica.pauseMs === 0;
@@ -268,7 +269,7 @@ export class ReplicaPool {
     return metrics;
   }
 
-  /** Unloads what was loaded, where the engines still answer. */
+  /** Unloads the loaded weights from engines that still answer. */
   async close(): Promise<void> {
     const signal = AbortSignal.timeout(LONGEST_WAIT_MS);
     await Promise.allSettled(
@@ -279,7 +280,7 @@ export class ReplicaPool {
   }
 }
 
-/** The engine refuses what it was asked, and would again. */
+/** True if the engine rejects a request and would reject it again. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof EngineError && !error.passing;
 }

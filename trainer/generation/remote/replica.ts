@@ -7,7 +7,7 @@ const LONGEST_PAUSE_MS = 30_000;
 export interface ReplicaCounts {
   requests: number;
   tokens: number;
-  /** Tokens by how many versions their weights lay behind the newest when they came. */
+  /** Tokens by the number of versions between their weights and the newest on arrival. */
   readonly tokensByAge: Map<number, number>;
   failures: number;
   /** Requests refused because the engine was full. */
@@ -18,12 +18,12 @@ export interface ReplicaCounts {
   busySeconds: number;
 }
 
-/** One engine as the trainer sees it: what it has loaded, what it is doing, and whether it is left alone for a while. */
+/** The trainer's record of one engine: loaded weights, open requests, and whether it is excluded for a while. */
 export class Replica {
   readonly client: EngineClient;
-  /** Names of weights it has for certain. */
+  /** Names of weights that are certainly loaded. */
   readonly loaded = new Set<string>();
-  /** Names that were loaded and not unloaded: it has no others of this run. */
+  /** Names that were loaded and not unloaded; it has no other weights of this run. */
   readonly known = new Set<string>();
   /** Loads in progress, by name. */
   readonly loading = new Map<string, Promise<void>>();
@@ -32,7 +32,7 @@ export class Replica {
   #counts: ReplicaCounts = emptyCounts();
   #failures = 0;
   #pausedUntil = 0;
-  /** When the first of the open requests began. */
+  /** Start of the first open request. */
   #busySince = 0;
   #onIdle: (() => void)[] = [];
 
@@ -50,7 +50,7 @@ export class Replica {
     return this.#open.get(name) ?? 0;
   }
 
-  /** Milliseconds until it may be asked again. */
+  /** Milliseconds until it may be used again. */
   get pauseMs(): number {
     return Math.max(0, this.#pausedUntil - performance.now());
   }
@@ -69,12 +69,12 @@ export class Replica {
     for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 
-  /** Resolves when nothing is open. */
+  /** Resolves when no request is open. */
   async idle(): Promise<void> {
     if (this.open > 0) await new Promise<void>(resolve => this.#onIdle.push(resolve));
   }
 
-  /** @param ages versions that the weights of each token lie behind the newest */
+  /** @param ages number of versions between each token's weights and the newest */
   succeeded(ages: readonly number[], seconds: number): void {
     this.#failures = 0;
     this.#counts.requests++;
@@ -84,7 +84,7 @@ export class Replica {
     for (const age of ages) tokensByAge.set(age, (tokensByAge.get(age) ?? 0) + 1);
   }
 
-  /** Leaves it alone, each time longer. It may have been restarted: its loaded versions are not known any more. */
+  /** Excludes the engine, longer each time. It may have been restarted, so its loaded versions are unknown. */
   failed(): void {
     this.#counts.failures++;
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#failures++);
@@ -92,7 +92,7 @@ export class Replica {
     this.loaded.clear();
   }
 
-  /** Leaves it alone for a moment, for it is full. */
+  /** Excludes the engine for a moment, because it is full. */
   full(): void {
     this.#counts.busy++;
     this.#pausedUntil = performance.now() + FIRST_PAUSE_MS;

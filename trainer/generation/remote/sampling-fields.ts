@@ -1,11 +1,12 @@
 import type { SamplingDistribution } from '../generation.ts';
 
-/** No limit on the number of tokens: vLLM and SGLang, old and new, take −1 for it, and not all of them 0. */
+/** Value of `top_k` for no limit: all versions of vLLM and SGLang accept −1, and not all accept 0. */
 const ALL_TOKENS = -1;
 
 /**
- * A distribution as vLLM and SGLang have it, each field also where it changes nothing: an engine fills in those that are left out
- * from the `generation_config.json` of its model, so that the tokens would come from a narrower distribution than the loss takes.
+ * A distribution in the fields of vLLM and SGLang, including fields without an effect: for missing ones an engine takes
+ * the values in its model's `generation_config.json`, so tokens would come from a narrower distribution than the loss
+ * assumes.
  */
 export function samplingFields(distribution: SamplingDistribution): Record<string, unknown> {
   const { temperature, topK, topP, logitBias = {}, badWords = [] } = distribution;
@@ -32,7 +33,10 @@ const NEUTRAL: Readonly<Record<string, number>> = {
   frequency_penalty: 0,
 };
 
-/** As {@link samplingFields} for an endpoint of any kind, which may refuse fields it does not know: without those that change nothing. */
+/**
+ * Like {@link samplingFields}, for any kind of endpoint, which may reject unknown fields: leaves out fields without an
+ * effect.
+ */
 export function changedSamplingFields(distribution: SamplingDistribution): Record<string, unknown> {
   const fields = Object.entries(samplingFields(distribution));
   return Object.fromEntries(fields.filter(([name, value]) => NEUTRAL[name] !== value));

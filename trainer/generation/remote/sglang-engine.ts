@@ -24,8 +24,8 @@ const UNFIT = /--enable-lora|is incompatible|doesn't support|data-parallel repli
 const NOT_DONE = 400;
 
 /**
- * SGLang's own interface: `POST /generate` with token ids in, and token ids with log-probabilities out. Adapters are loaded
- * next to one another; whole models take the place of the last.
+ * SGLang's own interface: `POST /generate` with token ids in, and token ids with log-probabilities out. Several
+ * adapters can be loaded at once; whole models replace the last one.
  */
 export class SglangEngine implements EngineClient {
   readonly versioned: boolean;
@@ -55,7 +55,7 @@ export class SglangEngine implements EngineClient {
       {
         input_ids: promptIds,
         return_logprob: true,
-        // Without its name an adapter is silently not used.
+        // Without its name an adapter is silently ignored.
         ...(this.versioned && weights !== null ? { lora_path: weights } : {}),
         sampling_params: {
           max_new_tokens: maxNewTokens,
@@ -68,7 +68,7 @@ export class SglangEngine implements EngineClient {
       signal,
     );
     const reply = await asked.catch(error => {
-      // It was started again, and takes its weights before it is asked again.
+      // It was restarted, and loads its weights before its next request.
       if (!(error instanceof EngineError && NOT_LOADED.test(error.message))) throw error;
       throw new EngineError(error.message, { cause: error });
     });

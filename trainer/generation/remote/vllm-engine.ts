@@ -24,10 +24,10 @@ interface TokensChoice {
   readonly finish_reason?: string | null;
 }
 
-/** Replies of an engine for a name that is loaded already, or not at all. */
+/** An engine's replies for a name that is already loaded, or not loaded. */
 const LOADED = /already been loaded|loaded already/i;
 const NOT_LOADED = /not (?:been |be )?(?:found|loaded)|no adapter/i;
-/** Reply of vLLM for an adapter that it does not take, such as one of a greater rank; it comes with status 500. */
+/** vLLM's reply for an adapter that does not fit, e.g. with a larger rank; its status is 500. */
 const UNFIT = /add_lora method failed|max_lora_rank/i;
 /** Reply of FastAPI for a route that does not exist. */
 const NO_ROUTE = /: Not Found$/;
@@ -37,9 +37,9 @@ const NO_WEIGHTS =
   'the engine takes no weights while it runs; start vLLM 0.32 or newer with VLLM_SERVER_DEV_MODE=1 and --enable-scale-out';
 
 /**
- * vLLM, with `--logprobs-mode processed_logprobs`. Adapters are loaded next to one another and sampled by `POST /v1/completions`;
- * it must run with `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`. Whole models take the place of the last in the
- * middle of responses, which `POST /inference/v1/generate` reports by token; it must run with
+ * vLLM, with `--logprobs-mode processed_logprobs`. Several adapters can be loaded at once and are sampled by `POST
+ * /v1/completions`; it must run with `--enable-lora` and `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`. Whole models replace
+ * the last one during responses, which `POST /inference/v1/generate` reports by token; it must run with
  * `VLLM_SERVER_DEV_MODE=1` and `--enable-scale-out`.
  */
 export class VllmEngine implements EngineClient {
@@ -61,7 +61,7 @@ export class VllmEngine implements EngineClient {
 
   async probe(signal: AbortSignal): Promise<void> {
     if (!this.versioned) {
-      // An engine that was left paused, by a run that was killed, would not answer.
+      // An engine that a killed run left paused would not answer.
       await this.#admin('/resume', {}, NO_WEIGHTS, signal);
     }
     await this.generate(PROBE, signal);
@@ -122,7 +122,7 @@ export class VllmEngine implements EngineClient {
       throw lacking(error, NO_WEIGHTS);
     });
     const { token_ids, logprobs, weight_versions, finish_reason } = firstChoice<TokensChoice>(reply);
-    // It stopped in the middle: its weights could not be replaced, or it is being shut down.
+    // It stopped in mid-response: its weights could not be replaced, or it is shutting down.
     if (finish_reason === 'abort') throw new EngineError(`${this.url}: the engine broke off the request`);
     if (!(token_ids && logprobs?.content && weight_versions)) {
       throw new EngineError(
@@ -150,9 +150,9 @@ export class VllmEngine implements EngineClient {
   }
 
   /**
-   * Replaces the weights under the requests in flight, which continue with the new ones: what they have in the cache is computed
-   * again, so that each token comes from one version wholly. Where it fails they end, and the engine stays paused until the next
-   * attempt, because it may hold weights of both.
+   * Replaces the weights during the requests in flight, which continue with the new ones. Their cache is recomputed, so
+   * each token comes from exactly one version. On a failure they end, and the engine stays paused until the next
+   * attempt, because it may hold weights of both versions.
    */
   async #replace(name: string, folder: string, signal: AbortSignal): Promise<void> {
     await this.#admin('/pause?mode=keep', {}, NO_WEIGHTS, signal);
@@ -173,14 +173,14 @@ export class VllmEngine implements EngineClient {
     await this.#http.post('/resume', {}, signal);
   }
 
-  /** @param hint what the engine must be started with to have the route */
+  /** @param hint settings that the engine needs at its start to have the route */
   async #admin(path: string, body: object, hint: string, signal: AbortSignal): Promise<void> {
     await this.#http.post(path, body, signal).catch(error => {
       throw lacking(error, hint);
     });
   }
 
-  /** The model that the engine was started with. */
+  /** The model that the engine started with. */
   async #baseName(signal: AbortSignal): Promise<string> {
     if (this.#base !== null) return this.#base;
     const { data } = await this.#http.get('/v1/models', signal);
@@ -192,7 +192,7 @@ export class VllmEngine implements EngineClient {
   }
 }
 
-/** One token after one token. */
+/** One output token after one input token. */
 export const PROBE: EngineCall = {
   promptIds: [1],
   sampling: { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] },
@@ -221,7 +221,7 @@ function isRefusalOf(error: unknown, words: RegExp): error is EngineError {
   return error instanceof EngineError && words.test(error.message);
 }
 
-/** A refusal that would come again where the engine lacks the route. */
+/** A permanent rejection if the engine lacks the route. */
 function lacking(error: unknown, hint: string): unknown {
   return error instanceof EngineError && error.status === 404 && NO_ROUTE.test(error.message)
     ? new EngineError(`${error.message}: ${hint}`, { passing: false, cause: error })
