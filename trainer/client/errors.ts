@@ -55,7 +55,7 @@ export class ConnectTimeout extends ConnectionFailed {
   }
 }
 
-/** The connection stands, but the reply did not come in time. */
+/** The connection is open, but the reply did not arrive in time. */
 export class ReplyTimeout extends Error {
   readonly server: string;
   readonly operation: string;
@@ -83,14 +83,14 @@ export class BadReply extends Error {
   }
 }
 
-/** A request that failed, with what is to be done about it. */
+/** A request that failed, with the recommended reaction. */
 export abstract class FailedRequest extends Error {
   abstract readonly failure: 'away' | 'lost' | 'final';
   /** Milliseconds the server asked to wait before trying again. */
   readonly retryAfterMs: number | undefined;
 }
 
-/** The service of a remote environment does not answer: the server does. */
+/** The service of a remote environment does not answer, but the server does. */
 const isServiceAway = (error: unknown): boolean =>
   error instanceof ServerProblem && error.code === 'remote_unavailable';
 
@@ -102,7 +102,7 @@ export function whoIsAway(server: string, error: unknown): string {
     : `environment server ${server} does not answer`;
 }
 
-/** The server, or the service behind an environment, stayed away longer than the client waits. */
+/** The server, or the service behind an environment, was unavailable longer than the client waits. */
 export class ServerUnavailable extends Error {
   readonly server: string;
   readonly waitedMs: number;

@@ -1,6 +1,6 @@
 import type { components } from '../../openapi/schema.d.ts';
 
-/** Everything that crosses the wire, as the server's contract has it. */
+/** Types of the server's wire contract. */
 export type Schemas = components['schemas'];
 
 interface OperationResults {
@@ -30,7 +30,7 @@ type Item = Schemas['BatchItem'];
 /** Input of an operation: its path, query and body in one flat object. */
 export type OperationInput<O extends Operation> = Omit<Extract<Item, { op: O }>, 'op' | 'request_key'>;
 
-/** One operation on its way to a server. The key makes repeating it harmless. */
+/** One operation for a server. The key makes repeating it harmless. */
 export interface Request<O extends Operation = Operation> {
   readonly op: O;
   readonly input: OperationInput<O>;
@@ -44,7 +44,7 @@ export function needsKey(op: Operation): boolean {
   return KEYED.has(op);
 }
 
-/** A request as frames and batches carry it. */
+/** A request in the form of frames and batches. */
 export function toItem(request: Request): Item {
   const { op, input, key } = request;
   return (key === undefined ? { op, ...input } : { op, ...input, request_key: key }) as Item;
@@ -52,7 +52,7 @@ export function toItem(request: Request): Item {
 
 interface Route {
   readonly method: 'GET' | 'POST' | 'DELETE';
-  /** With `{name}` where an input of that name goes. */
+  /** Path with `{name}` for an input of that name. */
   readonly path: string;
 }
 

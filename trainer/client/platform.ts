@@ -104,12 +104,12 @@ export function openSocket(url: string, { protocol, token }: SocketOptions, on: 
   };
 }
 
-/** Does something when what is waiting to be read has been read. */
+/** Runs the work after all arrived data has been read. */
 export function afterReading(work: () => void): void {
   setImmediate(work);
 }
 
-/** Calls something again and again, without keeping the process alive for it. */
+/** Calls a function at an interval without keeping the process alive. */
 export function repeat(work: () => void, ms: number): () => void {
   const timer = setInterval(work, ms);
   timer.unref();

@@ -1,7 +1,7 @@
 import { BadReply, ServerProblem } from './errors.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
 
-/** Greatest size of a reward, as the contract has it: sums of episodes and of their squares stay finite. */
+/** Largest size of a reward in the contract: sums over episodes and of squares stay finite. */
 const MAX_REWARD = 1e12;
 
 /** Outcome of one request of a batch. */
@@ -31,8 +31,8 @@ export function readBatch(server: string, requests: readonly Request[], value: u
 }
 
 /**
- * The result of an operation, looked at as far as training depends on it: a reward that is no number would spoil every update
- * after it.
+ * The result of an operation, with the fields that training depends on checked: a reward that is not a number would
+ * spoil every later update.
  * @throws BadReply naming the field
  */
 export function checkedResult<O extends Operation>(
@@ -79,7 +79,7 @@ function excerpt(value: unknown): string {
   return (JSON.stringify(value) ?? 'nothing').slice(0, EXCERPT_LENGTH);
 }
 
-/** A value that has what every problem document has. */
+/** True if a value has the fields of every problem document. */
 export function isProblem(value: unknown): value is Schemas['Problem'] {
   if (typeof value !== 'object' || value === null) return false;
   const { code, status, detail, errors = [] } = value as { readonly [name: string]: unknown };

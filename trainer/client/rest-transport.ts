@@ -11,7 +11,7 @@ import {
 import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
 
-/** Browsers keep as many connections as they like, for as long as they like. */
+/** Browsers manage the number and lifetime of connections themselves. */
 export type RestTransportSettings = HttpSettings;
 
 export const DEFAULT_HTTP: RestTransportSettings = {
@@ -36,7 +36,7 @@ interface Message {
   readonly key?: string;
 }
 
-/** A request that somebody else wrote. */
+/** A request from another program. */
 export interface ForwardedRequest {
   readonly method: 'POST';
   readonly path: string;
@@ -58,7 +58,7 @@ export class RestTransport {
   readonly #headers: { readonly [name: string]: string };
   readonly #settings: RestTransportSettings;
 
-  /** @param token sent as bearer token, where the server wants one */
+  /** @param token sent as bearer token, if the server needs one */
   constructor(url: URL, token: string | undefined, settings: RestTransportSettings) {
     this.#server = url.origin;
     this.#prefix = url.pathname.replace(/\/$/, '');
@@ -102,7 +102,10 @@ export class RestTransport {
     return readBatch(this.#server, requests, await this.#send(message, signal));
   }
 
-  /** A request as it is; returns the reply for every status. @throws ConnectionFailed, ReplyTimeout */
+  /**
+   * Forwards a request unchanged; returns the reply for every status.
+   * @throws ConnectionFailed, ReplyTimeout
+   */
   async forward(
     { method, path, headers, body }: ForwardedRequest,
     signal: AbortSignal,

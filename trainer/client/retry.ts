@@ -10,16 +10,16 @@ export interface WaitEvents {
 export interface WaitEvent {
   readonly server: string;
   readonly error: Error;
-  /** Since the server was found away. */
+  /** Milliseconds since the server became unavailable. */
   readonly waitedMs: number;
 }
 
-/** Between two reports of the same wait. */
+/** Interval between reports of the same wait. */
 const REPORT_EVERY_MS = 1_000;
 
 /**
- * Whether a server is away, as its requests find it. Hundreds of requests may wait at once; they are reported as one
- * wait, about once a second, and as one return.
+ * Availability of a server by the results of its requests. Hundreds of requests may wait at once; they are reported as
+ * one wait, about once a second, and as one return.
  */
 export class Availability {
   readonly #server: string;
@@ -36,7 +36,7 @@ export class Availability {
     return this.#since !== undefined;
   }
 
-  /** A request failed in a way that asks for waiting. Returns how long the server has been away, in milliseconds. */
+  /** Notes a failure that requires waiting. Returns for how long the server has been unavailable, in milliseconds. */
   failed(error: Error): number {
     const now = performance.now();
     this.#since ??= now;
@@ -48,7 +48,7 @@ export class Availability {
     return waitedMs;
   }
 
-  /** The server answered. */
+  /** Notes an answer of the server. */
   answered(): void {
     if (this.#since === undefined) return;
     const waitedMs = performance.now() - this.#since;
@@ -57,7 +57,7 @@ export class Availability {
   }
 }
 
-/** When and how often a request is repeated. */
+/** Timing and number of a request's attempts. */
 export interface RetryPolicy {
   /** Longest first delay; it doubles with each attempt, and the delay taken is a random share of it. */
   readonly baseMs: number;
@@ -66,7 +66,7 @@ export interface RetryPolicy {
   readonly patienceMs: number;
   /** Attempts at a request that was sent but got no usable reply. */
   readonly attempts: number;
-  /** Interval between probes of a server that was given up. */
+  /** Interval between probes of an unavailable server. */
   readonly probeMs: number;
 }
 
@@ -79,8 +79,8 @@ export const DEFAULT_RETRY: RetryPolicy = {
 };
 
 /**
- * `away`: the server is down, draining or full, or the service behind an environment is, and is waited for. `lost`: the
- * request may have been carried out and is repeated under its key. `final`: repeating would not help.
+ * `away`: the server, or the service behind an environment, is down, draining or full, and the client waits for it.
+ * `lost`: the request may have been carried out and is repeated under its key. `final`: repeating would not help.
  */
 export type Failure = 'away' | 'lost' | 'final';
 
@@ -91,7 +91,7 @@ export function classify(error: unknown): Failure {
   if (error instanceof ConnectionFailed) return 'away';
   if (error instanceof ReplyTimeout) return 'lost';
   if (error instanceof ServerProblem) {
-    // The service behind an environment has ended the episode: nobody is away.
+    // The service behind an environment ended the episode; it is available.
     if (error.code === 'remote_failed') return 'final';
     if (AWAY_STATUS.has(error.status)) return 'away';
     return error.problem.retryable ? 'lost' : 'final';
@@ -100,8 +100,8 @@ export function classify(error: unknown): Failure {
 }
 
 /**
- * Delay before the attempt after `attempt` (from 1): exponential with full jitter, and never less than the server asked
- * for.
+ * Delay before the attempt after `attempt` (from 1): exponential with full jitter, and at least the delay that the
+ * server requested.
  * @param random uniform in [0, 1)
  */
 export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy, random: number): number {
@@ -114,7 +114,7 @@ export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy,
 /**
  * Runs `attempt` until it succeeds or its failure is final.
  * @param signal ends the waiting; its reason is thrown
- * @throws ServerUnavailable when the server stays away longer than `patienceMs`; otherwise the last error
+ * @throws ServerUnavailable when the server is unavailable longer than `patienceMs`; otherwise the last error
  */
 export async function retrying<T>(
   server: string,
@@ -136,7 +136,10 @@ export async function retrying<T>(
   return result;
 }
 
-/** Delay before the next attempt at a server that is away. @throws ServerUnavailable where patience has ended */
+/**
+ * Delay before the next attempt at an unavailable server.
+ * @throws ServerUnavailable after the patience
+ */
 export function awayDelay(
   server: string,
   error: Error,
@@ -151,8 +154,8 @@ export function awayDelay(
 }
 
 /**
- * The work's result, or the signal's reason when it is aborted and the work has not ended `graceMs` later, because it
- * waits for something that is away.
+ * The work's result, or the signal's reason if the work has not ended `graceMs` after the abort because it waits for an
+ * unavailable server.
  */
 export async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs = 0): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();

@@ -38,15 +38,15 @@ interface BatchUnit {
 }
 
 /**
- * Puts requests that are made in the same turn of the event loop into one batch. Requests given together stay together and
- * in order, so the steps of a session run in the order they were asked for.
+ * Collects requests of one turn of the event loop in one batch. Requests passed together stay together and in order, so
+ * the steps of a session run in the requested order.
  */
 export class Batcher {
   readonly #exchange: (requests: readonly Request[]) => Promise<BatchReply[]>;
   readonly #maxItems: number;
   #waiting: BatchUnit[] = [];
 
-  /** @param maxItems a batch that would hold more is sent as several */
+  /** @param maxItems larger batches are split */
   constructor(exchange: (requests: readonly Request[]) => Promise<BatchReply[]>, maxItems: number) {
     this.#exchange = exchange;
     this.#maxItems = maxItems;
@@ -98,9 +98,9 @@ export interface EnvServerSettings {
   readonly url: string;
   /** Sent as bearer token; without it that of the variable `RAGEN_TOKEN`, which stays out of the run's folder. */
   readonly token?: string;
-  /** Share of new groups this server gets, relative to the others; 1 by default. */
+  /** Share of new groups for this server, relative to the others; 1 by default. */
   readonly weight?: number;
-  /** Its weight for groups of single tags, where it is another; 0: none of them. */
+  /** Weights for groups of single tags, if different; 0: none of them. */
   readonly tagWeights?: { readonly [tag: string]: number };
   /** Transport of {@link EnvServer.batched} calls; one WebSocket by default. */
   readonly transport?: 'websocket' | 'http';
@@ -181,7 +181,7 @@ export class EnvServer {
     return tag === undefined ? this.weight : (this.#tagWeights[tag] ?? this.weight);
   }
 
-  /** A request with a new key where it changes something: repeated as often as need be, it acts once. */
+  /** A request, with a new key if it changes something: repeated any number of times, it acts once. */
   request<O extends Operation>(op: O, input: OperationInput<O>): Request<O> {
     return needsKey(op) ? { op, input, key: this.#nextKey() } : { op, input };
   }
@@ -196,7 +196,7 @@ export class EnvServer {
   }
 
   /**
-   * A request as another program wrote it, with the token of this client: for gateways. One attempt.
+   * Forwards another program's request with the token of this client, for gateways. One attempt.
    * @throws ConnectionFailed, ReplyTimeout
    */
   forward(request: ForwardedRequest): Promise<ForwardedReply> {
@@ -204,8 +204,8 @@ export class EnvServer {
   }
 
   /**
-   * Requests that belong together, sent with all others of the same turn of the event loop, many batches in flight on one
-   * connection. Each gets its result or the problem that repeating does not help; the rest as for {@link call}.
+   * Requests that belong together, sent with all others of the same turn of the event loop, with many batches in flight
+   * on one connection. Each gets its result or its final problem; other errors as for {@link call}.
    */
   batch(requests: readonly Request[]): Promise<BatchReply[]> {
     return this.#retrying('batch', requests.length, async () => {
@@ -232,7 +232,7 @@ export class EnvServer {
     return this.call('describe_environment', { env_id: environmentId, config });
   }
 
-  /** Gives requests in progress a moment to end, then ends them with ClientClosed. Sessions stay until their time is over. */
+  /** Gives requests in progress a moment to end, then ends them with ClientClosed. Sessions stay until they expire. */
   async close(): Promise<void> {
     if (this.#underWay > 0 && !this.away) {
       const idle = new Promise<void>(resolve => {
@@ -263,7 +263,7 @@ export class EnvServer {
     }
   }
 
-  /** Nobody knocks at a server that all requests have given up: asks now and then, until it is ready. */
+  /** When all requests have given a server up, probes it at intervals until it is ready. */
   async #watchForReturn(): Promise<void> {
     if (this.#watching) return;
     this.#watching = true;
@@ -290,7 +290,7 @@ function parseUrl(text: string): URL {
   return new URL(text);
 }
 
-/** Makes keys that no other client makes: a random name and a counter. */
+/** Makes unique keys: a random name and a counter. */
 function requestKeys(): () => string {
   const client = randomName();
   let count = 0;

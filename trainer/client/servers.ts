@@ -3,7 +3,7 @@ import { ClientClosed } from './errors.ts';
 import { DEFAULT_RETRY, type WaitEvents } from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
 
-/** Between two looks at servers that are all away. */
+/** Interval between checks while all servers are unavailable. */
 const LOOK_EVERY_MS = 50;
 
 /** Several environment servers that share the work by weight. */
@@ -11,11 +11,11 @@ export class ServerPool {
   readonly servers: readonly EnvServer[];
   readonly #patienceMs: number;
   readonly #closed = new AbortController();
-  /** Work each is busy with, in units of its weight. */
+  /** Work of each server, in units of its weight. */
   readonly #load = new Map<EnvServer, number>();
 
   /**
-   * @param patienceMs how long all servers may be away at once
+   * @param patienceMs longest time that all servers may be unavailable
    * @throws Error when there is no server or two have the same URL
    */
   constructor(servers: readonly EnvServer[], patienceMs = DEFAULT_RETRY.patienceMs) {
@@ -28,8 +28,8 @@ export class ServerPool {
   }
 
   /**
-   * The server that is to take work: the one that is least busy for its weight, among those that are there; among all where
-   * all are away. Give the work back with {@link done}.
+   * Picks a server for work: the least busy one for its weight among the available servers, or among all if none is
+   * available. Return the work with {@link done}.
    * @throws Error when no server plays the tag
    */
   pick({ amount = 1, tag, except }: Workload = {}): EnvServer {
@@ -46,19 +46,19 @@ export class ServerPool {
     return best;
   }
 
-  /** A server takes further work without being picked: what it has cannot move. Give it back with {@link done}. */
+  /** Adds work to a server without a choice, because its work cannot move. Return it with {@link done}. */
   add(server: EnvServer, { amount = 1, tag }: Omit<Workload, 'except'> = {}): void {
     this.#load.set(server, this.#loadOf(server) + amount / server.weightFor(tag));
   }
 
-  /** Work that {@link pick} or {@link add} gave out is over. */
+  /** Returns work of {@link pick} or {@link add}. */
   done(server: EnvServer, { amount = 1, tag }: Omit<Workload, 'except'> = {}): void {
     this.#load.set(server, Math.max(0, this.#loadOf(server) - amount / server.weightFor(tag)));
   }
 
   /**
-   * Waits until a server that plays the tag is there.
-   * @returns false when none came back within the patience
+   * Waits until a server that plays the tag is available.
+   * @returns false when none returned within the patience
    * @throws ClientClosed when the pool is closed
    */
   async anyThere(tag?: string): Promise<boolean> {
@@ -80,7 +80,7 @@ export class ServerPool {
   }
 }
 
-/** Work to be given out: this many episodes of a tag. */
+/** Work for a server: this many episodes of a tag. */
 export interface Workload {
   readonly amount?: number;
   /** Absent: of no tag in particular. */
@@ -89,12 +89,12 @@ export interface Workload {
   readonly except?: EnvServer;
 }
 
-/** Longest wait for one of several servers before its work goes to another. */
+/** Longest wait for one of several servers before another takes its work. */
 const PATIENCE_AMONG_SEVERAL_MS = 15_000;
 
 /**
- * Clients for the servers of a config. A single server is waited for as long as the retry policy says; one of several is
- * left for another much sooner, and only when all are away are they waited for as long.
+ * Clients for the servers of a config. A single server may be unavailable as long as the retry policy allows; work of
+ * one of several moves much sooner, and only if all are unavailable do they have that long.
  * @param failoverMs longest wait for one of several
  * @param events called when the client waits for a server and when it is back
  */

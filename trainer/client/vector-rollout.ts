@@ -3,15 +3,15 @@ import type { EnvServer } from './server.ts';
 
 /** An environment, in the fields of `POST /v1/sessions`, and the number of its episodes. */
 export type VectorRolloutInput = Omit<OperationInput<'create'>, 'count' | 'seed'> & {
-  /** Episodes that are played at once. */
+  /** Number of concurrent episodes. */
   readonly num_envs: number;
-  /** Seed of the first episode; the others get the numbers that follow. The server draws one when absent. */
+  /** Seed of the first episode; the others get the following numbers. The server draws one when absent. */
   readonly seed?: number;
 };
 
-/** An episode that takes the next action. */
+/** An episode that needs its next action. */
 export interface OpenEpisode {
-  /** Which of them, from 0. */
+  /** Index of the episode, from 0. */
   readonly env: number;
   readonly session_id: string;
   readonly observation: Schemas['Observation'];
@@ -31,7 +31,7 @@ export interface VectorStep {
   readonly open: number;
 }
 
-/** Chooses an action; at once, or as a promise, for which the others are not waited for one after the other. */
+/** Chooses an action, at once or as a promise; promises of several episodes are awaited together. */
 export type Act = (episode: OpenEpisode) => unknown;
 
 /**

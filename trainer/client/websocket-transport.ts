@@ -16,7 +16,7 @@ import { type Availability, awayDelay, type RetryPolicy } from './retry.ts';
 export interface WebSocketTransportSettings {
   readonly connectTimeoutMs: number;
   readonly replyTimeoutMs: number;
-  /** A silent socket is probed this often, and given up when the probe is not answered by the next. */
+  /** Interval of probes on a silent socket; it is closed if the next probe finds the last unanswered. */
   readonly heartbeatMs: number;
 }
 
@@ -115,7 +115,10 @@ export class WebSocketTransport {
     return this.#opening;
   }
 
-  /** Connects, waiting for a server that is away. @throws ServerUnavailable after the policy's patience */
+  /**
+   * Connects; waits for an unavailable server.
+   * @throws ServerUnavailable after the policy's patience
+   */
   async #open(): Promise<Socket> {
     const { signal } = this.#closed;
     const pauseAfter = (error: unknown, attempt: number): number => {
@@ -189,7 +192,7 @@ export class WebSocketTransport {
     return pending;
   }
 
-  /** Finds half-open connections, over which nothing comes and nothing fails. */
+  /** Finds half-open connections, where nothing arrives and nothing fails. */
   #probe(): void {
     const socket = this.#socket;
     if (this.#heard) {
@@ -197,7 +200,7 @@ export class WebSocketTransport {
       socket?.send(PING);
       return;
     }
-    // After a long task the answer may be waiting to be read: look again once it has been.
+    // After a long task the answer may still be unread: check again after it has been read.
     afterReading(() => {
       if (!this.#heard && socket === this.#socket) {
         this.#drop(new ConnectionFailed(this.#server, 'the connection is dead'));
@@ -222,7 +225,7 @@ function frameOf(text: string): Schemas['ReplyFrame'] | undefined {
 
 const UNAUTHORISED: ReadonlySet<number> = new Set([401, 403]);
 
-/** Why a server refused the upgrade: for good, or because it is starting or draining. */
+/** Why a server rejected the upgrade: permanently, or because it is starting or draining. */
 function refusal(server: string, status: number): Error {
   if (UNAUTHORISED.has(status)) {
     return new Error(`${server} refused the connection with ${status}: give a valid token for this server`);

@@ -40,7 +40,9 @@ export function keptSequences(
   );
 }
 
-/** Pairs of kept episodes as sequences, chosen before rejected. A pair with an episode that was cut into several is left out. */
+/**
+ * Pairs of kept episodes as sequences, chosen before rejected. Pairs with an episode of several sequences are left out.
+ */
 function pairedSequences({ kept }: Filtered, settings: RunSettings, parts: BatchParts): TrainingSequence[] {
   // Pairs have no advantages: an episode alone could not be whitened or compared.
   const experience: ExperienceSettings = {
@@ -54,7 +56,7 @@ function pairedSequences({ kept }: Filtered, settings: RunSettings, parts: Batch
   });
 }
 
-/** Two episodes from one start, of which one is better. */
+/** Two episodes from one start, one better than the other. */
 interface PreferencePair {
   readonly chosen: KeptEpisode;
   readonly rejected: KeptEpisode;
@@ -77,7 +79,7 @@ function preferencePairs(
 }
 
 /**
- * Sequences made to fill whole mini-batches where `filter.fill` says so.
+ * Sequences that fill whole mini-batches, as `filter.fill` says.
  * @param seed of the choice of sequences that are repeated or left out
  */
 export function fillBatch(
@@ -104,10 +106,9 @@ function weighed(sequence: TrainingSequence, factor: number): TrainingSequence {
 }
 
 /**
- * Factor on the advantages of a filtered batch, so that a step on few groups does not move as far as one on all of them:
- * none 1 · linear kept ratio · sqrt √(kept ratio). Regularizers and value loss stay as they are.
- *
- * Source: RAGEN V2 `filter_loss_scaling`.
+ * Factor on the advantages of a filtered batch, so that a step on few groups moves less than one on all of them: none 1
+ * · linear kept ratio · sqrt √(kept ratio). Regularizers and value loss are unaffected. Source: RAGEN V2
+ * `filter_loss_scaling`.
  * @throws RangeError for an unknown mode, listing the valid ones
  */
 export function lossScale(mode: FilterLossScaling, keptRatio: number): number {
@@ -123,11 +124,11 @@ export function lossScale(mode: FilterLossScaling, keptRatio: number): number {
   }
 }
 
-/** Plan that makes a filtered batch divide into mini-batches. */
+/** Plan that makes the size of a filtered batch a multiple of a mini-batch's. */
 interface FillPlan {
   /** Positions of the kept sequences to train on, possibly repeated. */
   readonly indices: readonly number[];
-  /** Weight of each of them in the loss: 1, or 0 for padding. */
+  /** Weight of each in the loss: 1, or 0 for padding. */
   readonly weights: readonly number[];
   /** Sequences still to be collected before training. */
   readonly missing: number;

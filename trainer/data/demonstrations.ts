@@ -55,14 +55,14 @@ export async function demonstrate(
   return episodes;
 }
 
-/** The sequences of an episode to learn from, without what was said only to see what comes of it. */
+/** The sequences of an episode to learn from, without exploratory turns. */
 export function demonstrationsOf(
   episode: Parameters<typeof samplesOf>[0] & Pick<Episode, 'turns'>,
   learned: Learned,
 ): readonly Demonstration[] {
   const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask, repeated = 0 }) => ({
     tokenIds,
-    // Of everything all but earlier turns, and the first token, which nothing comes before.
+    // With `everything`, all but earlier turns and the first token, which nothing precedes.
     lossMask:
       learned === 'everything'
         ? new Uint8Array(tokenIds.length).fill(1, Math.max(1, repeated))

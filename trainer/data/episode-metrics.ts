@@ -34,14 +34,14 @@ export function episodeMetrics(episode: Episode): Metrics {
   };
 }
 
-/** Names of a tag's metrics, the first ones: an environment may return reward components of any names. */
+/** Most metric names of a tag: an environment may return reward components of any names. */
 const MAX_NAMES = 64;
 
 /**
- * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not
- * 0, `<tag>/ended_by/<name>`, the shares of episodes with that end, and `<tag>/pass@<k>`, the share of groups (of k) with a
- * success.
- * @param ends those that have a share even where no episode ended so
+ * Means over the episodes of each tag: `<tag>/<name>`, `<tag>/non-zero/<name>` over the episodes where it is not 0,
+ * `<tag>/ended_by/<name>`, the shares of episodes with that end, and `<tag>/pass@<k>`, the share of groups (of k) with
+ * a success.
+ * @param ends names that have a share even if it is 0
  */
 export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {}): Metrics {
   const out: Metrics = {};
@@ -64,7 +64,7 @@ export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {})
   return out;
 }
 
-/** Ends of a tag that have a metric each, the most frequent ones: an environment may name as many as it likes. */
+/** Most ends of a tag with a metric each, the most frequent ones: an environment may name any number. */
 const MAX_ENDS = 16;
 const CAPS: readonly Truncation[] = ['max_actions', 'max_turns'];
 

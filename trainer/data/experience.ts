@@ -22,10 +22,10 @@ import { maskOf } from './sampling-mask.ts';
 import type { LaterScores, SampleLogProbs } from './scoring.ts';
 import { turnStatistics } from './turn-statistics.ts';
 
-/** An episode that is trained on. */
+/** A trained episode. */
 export interface KeptEpisode {
   readonly episode: Episode;
-  /** Its normalized return; absent where rewards stay as they are. */
+  /** Its normalized return; absent if rewards are not normalized. */
   readonly normalized?: number;
 }
 
@@ -34,13 +34,15 @@ interface Piece {
   readonly episode: Episode;
   readonly sample: EpisodeSample;
   readonly rewards: Float64Array;
-  /** Turns that it trains. */
+  /** Turns that the sample trains. */
   readonly turns: readonly Turn[];
   readonly turnEnds: readonly number[];
   readonly states: readonly string[];
   readonly validTurns: readonly boolean[];
   readonly turnNodes: readonly string[];
-  /** Its last token carries the return of the whole episode, normalized or because there are other samples. */
+  /**
+   * Its last token carries the return of the whole episode, because returns are normalized or there are other samples.
+   */
   readonly wholeReturn: boolean;
 }
 
@@ -57,21 +59,21 @@ export interface ExperienceSettings {
   readonly rewardScale: number;
   /** Weights of reward components; the plain reward when absent. */
   readonly rewardWeights?: RewardWeights;
-  /** Settings of single estimators; their usual ones when absent. */
+  /** Settings of single estimators; defaults when absent. */
   readonly handleZeroTail?: boolean;
   readonly decay?: number;
   readonly episodeAgents?: readonly string[];
   readonly earlyWeight?: number;
   readonly graph?: GraphSettings;
-  /** The loss is a mean over tokens, so that weights of tokens need a mean of 1. */
+  /** The loss is a mean over tokens, so token weights need a mean of 1. */
   readonly tokenMean?: boolean;
-  /** States with different numbers of actions left are different ones. */
+  /** States with different numbers of remaining actions are different. */
   readonly withActionsLeft?: boolean;
-  /** Correction of the loss for tokens of older weights, where there is one. */
+  /** Correction of the loss for tokens of older weights, if there is one. */
   readonly offPolicy?: OffPolicySettings;
   /** Weights in the cross-entropy of sampled tokens and of observed ones after the first response; none when absent. */
   readonly crossEntropy?: { readonly sampled: number; readonly observations: number };
-  /** Rewards lie at the ends of their turns; false: all at the end of the last. */
+  /** Rewards are at the ends of their turns; false: all at the end of the last. */
   readonly rewardAtTurns: boolean;
   /** Subtracted from the reward of every sampled token; needs the reference's log-probabilities. */
   readonly klInReward?: { readonly estimator: KlEstimator; readonly coefficient: number };
@@ -79,21 +81,21 @@ export interface ExperienceSettings {
   readonly softReweight: boolean;
   readonly lengthWeight: boolean;
   readonly zeroTask: boolean;
-  /** Episodes with a response that was cut off weigh nothing. */
+  /** Episodes with a truncated response have weight 0. */
   readonly overlongMask: boolean;
-  /** Episodes without success have a part in the advantages of others alone. */
+  /** Episodes without success only enter the advantages of others. */
   readonly onlySuccesses?: boolean;
-  /** Responses were sampled under masks, and so is the loss taken: see {@link maskOf}. */
+  /** Responses were sampled under masks, and the loss uses them too: see {@link maskOf}. */
   readonly constrained?: boolean;
   /** Ids of the tokens that get the entropy bonus, per tag; absent: every trained token. */
   readonly entropyTokens?: ReadonlyMap<string, ReadonlySet<number>>;
 }
 
 /**
- * Turns episodes into what the update trains on: rewards on tokens, advantages, value targets, entropy mask.
- * A turn's reward, penalty included, lies at its last sampled token. Where the settings say so, the returns were normalized, or
- * an episode was cut into several samples, every sample carries the whole return at its last sampled token instead.
- * Samples without a trained token are left out.
+ * Turns episodes into the update's training data: rewards on tokens, advantages, value targets, entropy mask. A turn's
+ * reward, penalty included, is at its last sampled token. If the settings say so, returns were normalized, or an
+ * episode has several samples, every sample carries the whole return at its last sampled token instead. Samples without
+ * a trained token are left out.
  */
 export function trainingSequences(
   episodes: readonly KeptEpisode[],
@@ -148,7 +150,7 @@ export function trainingSequences(
   );
 }
 
-/** Weights of the loss's streams: as the estimator has them, or with a mean of 1 over the trained tokens of the batch. */
+/** Weights of the loss's streams: the estimator's, or with a mean of 1 over the trained tokens of the batch. */
 function shareWeights(
   weights: readonly Float64Array[],
   pieces: readonly Piece[],
@@ -207,7 +209,7 @@ function advantageSequence(
   };
 }
 
-/** Rewards of an episode's turns and returns of its continuations, as training weighs and scales them. */
+/** Rewards of an episode's turns and returns of its continuations, weighted and scaled as in training. */
 function vineTurns(
   { turns, continuations = [] }: Episode,
   trained: readonly Turn[],
@@ -233,11 +235,11 @@ function finalStateOf(
   };
 }
 
-/** A state as estimators compare it. */
+/** Name of a state for estimators that compare states. */
 const stateName = (state: string, actionsLeft: number | undefined): string =>
   actionsLeft === undefined ? state : `${actionsLeft} left\n${state}`;
 
-/** @throws RangeError where an environment says of none of its episodes whether they succeeded */
+/** @throws RangeError where an environment reports success for none of its episodes */
 function requireSuccess(name: string, pieces: readonly Piece[]): void {
   for (const own of groupBy(pieces, ({ episode }) => episode.environmentId).values()) {
     const reports = own.some(({ episode }) =>
@@ -286,7 +288,7 @@ function crossEntropyWeights(
   return observed.map((weight, t) => (lossMask[t] ? sampled : weight));
 }
 
-/** Estimates of a separate critic, or those that came with the tokens. */
+/** Values of a separate critic, or those sampled with the tokens. */
 function valuesOf(sample: EpisodeSample, { values }: LaterScores): Float32Array | undefined {
   return values ? known(values, sample) : sample.values;
 }

@@ -14,7 +14,7 @@ import type { Metrics } from './metrics.ts';
 import { checkComponents, trainedReturn } from './reward-components.ts';
 import { episodeEntropy, type SampleScores } from './scoring.ts';
 
-/** Scores up to this size count as zero: every episode of the group went alike. */
+/** Scores up to this size count as zero: all episodes of the group went alike. */
 const ZERO_SCORE = 1e-10;
 
 /**
@@ -70,7 +70,7 @@ interface Statistics {
   readonly sum: number;
 }
 
-/** Which list a score is made of, under which name it is logged, and which statistic it is. */
+/** List, logged name and statistic of each score. */
 const SCORES: Readonly<
   Record<FilterScore, { source: keyof FilterGroup; label: string; pick: keyof Statistics }>
 > = {
@@ -84,12 +84,10 @@ const SCORES: Readonly<
 };
 
 /**
- * SNR-adaptive filtering: keeps the groups with episodes that carry a learning signal. Groups are kept or dropped whole.
- *
- * A group's score is a statistic over its episodes (std unbiased; 0 for a single episode). Empty groups are refused.
- *
- * Source: RAGEN V2 `rollout_filter.py`, which calls reward_std `reward_variance` and reward_mean `reward`.
- * @throws RangeError for an unknown strategy, or when a group lacks what the score is made of
+ * SNR-adaptive filtering: keeps the groups with episodes that carry a learning signal. Groups are kept or dropped
+ * whole. A group's score is a statistic over its episodes (std unbiased; 0 for a single episode). Empty groups are
+ * rejected. Source: RAGEN V2 `rollout_filter.py`, which calls reward_std `reward_variance` and reward_mean `reward`.
+ * @throws RangeError for an unknown strategy, or when a group lacks the data for its score
  */
 export function filterGroups(groups: readonly FilterGroup[], settings: FilterSettings): FilterResult {
   const { source, label, pick } = SCORES[settings.score];
@@ -160,12 +158,12 @@ const STD_CV = 'rollout/in_group_reward_std_cv';
 export interface Filtered {
   /** The groups that are kept, whole, in their order. */
   readonly kept: readonly (readonly KeptEpisode[])[];
-  /** Groups that there were. */
+  /** Number of groups before the filter. */
   readonly groups: number;
   /** Mean in-group std of the returns before filtering; 0 for groups of one. */
   readonly groupStd: number;
   readonly metrics: Metrics;
-  /** Every group with what the filter went by, in their order. */
+  /** Every group with the filter's input, in their order. */
   readonly scored: readonly ScoredGroup[];
 }
 
@@ -193,7 +191,7 @@ export function filterEpisodes(
 ): Filtered {
   const prefixed = episodes.filter(({ prefix }) => prefix);
   if (prefixed.length === 0) return filterAlike(episodes, settings, scores);
-  // Prefixed groups are chosen to spread: next to them the others would be left out.
+  // Prefixed groups are chosen for a large spread; compared with them the others would be left out.
   const plain = filterAlike(
     episodes.filter(({ prefix }) => !prefix),
     settings,
@@ -236,7 +234,7 @@ function filterAlike(episodes: readonly Episode[], settings: RunSettings, scores
   };
 }
 
-/** Several collections of one iteration as one: counts added up, means weighted by the groups they are over. */
+/** Several collections of one iteration as one: counts are summed, means weighted by their numbers of groups. */
 export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   if (rounds.length === 1) return rounds[0];
   const groups = rounds.reduce((sum, round) => sum + round.groups, 0);
@@ -269,7 +267,7 @@ export function mergeFiltered(rounds: readonly Filtered[]): Filtered {
   };
 }
 
-/** Episodes with their normalized returns, as they are trained on without a filter. */
+/** Episodes with their normalized returns, for training without a filter. */
 export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSettings): KeptEpisode[] {
   const { reward_normalization: normalization, reward_scale: scale } = algorithm;
   if (normalization.method === 'identity') return episodes.map(episode => ({ episode }));

@@ -1,18 +1,17 @@
-/** A stretch of a conversation's tokens by one role. */
+/** Consecutive tokens of one role in a conversation. */
 export interface ConversationNode {
   readonly role: string;
   /** The policy sampled it. */
   readonly sampled: boolean;
   readonly tokens: number;
-  /** Which of its tokens are the message and not the chat template; all when absent or empty. */
+  /** True for tokens of the message, false for the chat template; all true when absent or empty. */
   readonly isContent?: readonly boolean[];
 }
 
 /**
- * Weights in the cross-entropy of what others wrote in a conversation: those of their roles after the first sampled node, and 0 for
- * sampled tokens, for everything before, for roles without a weight and for the chat template.
- *
- * Source: ECHO (arXiv 2605.24517); prime-rl `echo.py`, with the same roles in the same order.
+ * Cross-entropy weights of tokens that the policy did not write: those of their roles after the first sampled node, and
+ * 0 for sampled tokens, for everything before, for roles without a weight and for the chat template. Source: ECHO
+ * (arXiv 2605.24517); prime-rl `echo.py`, with the same roles in the same order.
  */
 export function echoWeights(
   nodes: readonly ConversationNode[],
@@ -27,8 +26,8 @@ export function echoWeights(
 }
 
 /**
- * {@link echoWeights} of a sample, in which the environment wrote all that was not sampled. Its prompts are made of messages and
- * template together, so both count.
+ * {@link echoWeights} of a sample, with all unsampled tokens from the environment. Its prompts mix messages and
+ * template, so both count.
  * @param repeated tokens at the beginning that other samples train
  */
 export function observationWeights(lossMask: Uint8Array, weight: number, repeated = 0): Float32Array {

@@ -3,7 +3,7 @@ import { countedTurns, type Episode, type RewardSums } from '../rollout/episode.
 /** Weights of reward components by name; null: the environment's reward and the format penalty as they are. */
 export type RewardWeights = Readonly<Record<string, number>> | null;
 
-/** Components that every turn has: the environment's own reward, and what the trainer takes off for the format. */
+/** Components that every turn has: the environment's reward, and the trainer's format penalty. */
 const OWN = {
   reward: ({ reward }: RewardSums) => reward,
   format_penalty: ({ penalty }: RewardSums) => penalty,
@@ -20,12 +20,12 @@ export function trainedReward(turn: RewardSums, weights: RewardWeights): number 
   return Object.entries(weights).reduce((sum, [name, weight]) => sum + weight * component(turn, name), 0);
 }
 
-/** An episode's return in training, without what a prefix earned: all members of its group have that. */
+/** An episode's return in training, without the rewards of a prefix, which all members of its group share. */
 export function trainedReturn(episode: Episode, weights: RewardWeights): number {
   return countedTurns(episode).reduce((sum, turn) => sum + trainedReward(turn, weights), 0);
 }
 
-/** The episode's total of each component that has a weight. */
+/** The episode's total of each component with a weight. */
 export function episodeComponents(episode: Episode, weights: RewardWeights): Record<string, number> {
   const turns = countedTurns(episode);
   return Object.fromEntries(
@@ -36,7 +36,10 @@ export function episodeComponents(episode: Episode, weights: RewardWeights): Rec
   );
 }
 
-/** @throws RangeError when no episode has a component that has a weight: the name is wrong, or the environment returns none */
+/**
+ * @throws RangeError when no episode has a component that has a weight: the name is wrong, or the environment returns
+ * none
+ */
 export function checkComponents(episodes: readonly Episode[], weights: RewardWeights): void {
   if (weights === null || episodes.length === 0) return;
   const known = new Set<string>(Object.keys(OWN));

@@ -1,7 +1,7 @@
 import type { ScoreRequest } from '../policy/policy.ts';
 import type { EpisodeSample } from '../rollout/episode.ts';
 
-/** The mask that the sampled tokens of a sequence were chosen under; neither: all tokens. */
+/** Mask under which a sequence's sampled tokens were chosen; without either: all tokens. */
 type SamplingMask = Pick<ScoreRequest, 'grammar' | 'allowed'>;
 
 /** The mask of a sequence alone. */
@@ -10,8 +10,8 @@ export function samplingMask({ grammar, allowed }: SamplingMask): SamplingMask {
 }
 
 /**
- * The mask that a sample was drawn under: what its states allowed, or the grammar named after its tag.
- * @param before tokens that are put before the sample's
+ * Mask under which a sample was drawn: the allowed actions of its states, or the grammar named after its tag.
+ * @param before tokens put before the sample's
  */
 export function maskOf(
   { allowed }: Pick<EpisodeSample, 'allowed'>,

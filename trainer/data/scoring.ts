@@ -10,11 +10,10 @@ import { trainedReturn } from './reward-components.ts';
 import { maskOf } from './sampling-mask.ts';
 
 /**
- * Scores the tokens that the policy sampled as it would after a demonstration: the same token ids behind those of the group's best
- * successful episode, another one than the episode's. Scores of the demonstration are dropped. Samples without a demonstration, or with
- * one that does not fit the policy's context with them, are named.
- *
- * Source: SDFT (arXiv 2601.19897), where demonstrations come from a data set.
+ * Scores the sampled tokens as if they followed a demonstration: the same token ids after those of the group's best
+ * successful episode, which is not the episode itself. Scores of the demonstration are dropped. The result names
+ * samples without a demonstration, or with one that does not fit the policy's context. Source: SDFT (arXiv 2601.19897),
+ * where demonstrations come from a data set.
  */
 export async function scoreAfterDemonstrations(
   policy: Pick<Policy, 'score'>,
@@ -73,7 +72,7 @@ export type SampleLogProbs = ReadonlyMap<EpisodeSample, Float32Array>;
 /** Values of the states before the sampled tokens of samples. */
 type SampleValues = ReadonlyMap<EpisodeSample, Float32Array>;
 
-/** Scores the sampled tokens of episodes under the conditions they were sampled in: temperature and grammar. */
+/** Scores the sampled tokens of episodes under their sampling conditions: temperature and grammar. */
 export async function scoreEpisodes(
   policy: Pick<Policy, 'score'>,
   episodes: readonly Episode[],
@@ -113,29 +112,29 @@ function logProbsOf(scores: SampleScores): SampleLogProbs {
   return new Map([...scores].map(([sample, score]) => [sample, score.logProbs]));
 }
 
-/** Scores that episodes get after collection, before they are trained on. */
+/** Scores of episodes that are computed between collection and training. */
 export interface LaterScores {
   /** log π_ref, where a KL term compares with a reference. */
   readonly reference?: SampleLogProbs;
   /** Samples that the reference scored without a demonstration, where it should see one: they are excluded from the KL. */
   readonly undemonstrated?: ReadonlySet<EpisodeSample>;
-  /** log π under the weights that the update starts from, where the loss takes them. */
+  /** log π under the weights at the start of the update, if the loss needs them. */
   readonly proximal?: SampleLogProbs;
-  /** Values from a separate critic, or from the value head where engines elsewhere sampled. */
+  /** Values from a separate critic, or from the value head if remote engines sampled. */
   readonly values?: SampleValues;
-  /** Σ π² at every sampled token, where the advantages take it. */
+  /** Σ π² at every sampled token, if the advantages need it. */
   readonly squares?: SampleLogProbs;
-  /** Baselines of agents that earlier iterations left. */
+  /** Baselines of agents after earlier iterations. */
   readonly baselines?: Readonly<Record<string, number>>;
   /** Receives what the advantage estimator returns besides advantages. */
   readonly onEstimate?: (estimated: Pick<Advantages, 'baselines' | 'metrics'>) => void;
-  /** Values of the states in which episodes were cut short, where these count. */
+  /** Values of the states where episodes were truncated, if they count. */
   readonly bootstrap?: ReadonlyMap<Episode, number>;
 }
 
 /**
- * What the update wants to know of episodes besides what came with them.
- * @param scores of the episodes under the weights that the update starts from, where they are known
+ * Scores that the update needs besides those of the collection.
+ * @param scores of the episodes under the weights at the start of the update, if known
  */
 export async function laterScores(
   parts: {
@@ -170,7 +169,7 @@ export function isBootstrapped({ truncation, following }: Episode, { algorithm }
   return truncation === 'environment' || algorithm.bootstrap === 'caps';
 }
 
-/** Estimates the states in which episodes were cut short; nothing where no advantage asks for them. */
+/** Estimates the states where episodes were truncated; nothing if no advantage needs them. */
 async function bootstrapValues(
   policy: Pick<Policy, 'estimate'>,
   episodes: readonly Episode[],
@@ -181,7 +180,7 @@ async function bootstrapValues(
   const values = await policy.estimate(
     cut.map(({ tokenIds, following }) => {
       const length = tokenIds.length + following!.length + 1;
-      // The state before one further token; its id does not matter.
+      // The state before one more token; its id does not matter.
       const ids = new Int32Array(length);
       ids.set(tokenIds);
       ids.set(following!, tokenIds.length);

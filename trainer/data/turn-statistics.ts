@@ -10,9 +10,10 @@ export interface TurnAdvantages {
 }
 
 /**
- * `critic/advantages/{std,zero_frac}` over the trained tokens, and whether advantages depend on how many turns an episode plays: `critic/advantages/last_turn` and `other_turns`, means over turns (a
- * turn counts with the mean over its tokens), and `critic/advantages/turns_correlation` of an episode's mean advantage with its number of
- * turns. What has no value is absent: the correlation of episodes that are all alike, other turns where there are none.
+ * `critic/advantages/{std,zero_frac}` over the trained tokens, and whether advantages depend on the number of turns:
+ * `critic/advantages/last_turn` and `other_turns`, means over turns (a turn counts with the mean over its tokens), and
+ * `critic/advantages/turns_correlation` of an episode's mean advantage with its number of turns. Undefined values are
+ * absent: the correlation of equal episodes, other turns if there are none.
  */
 export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
   const last: number[] = [];

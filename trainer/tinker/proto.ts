@@ -1,6 +1,8 @@
 import protobuf from 'protobufjs';
 
-/** Fields that are read at most: of a request with its datums, and of a chunk or tensor; and dimensions of a tensor. */
+/**
+ * Most fields that are read: of a request with its datums, and of a chunk or tensor; also most dimensions of a tensor.
+ */
 const MAX_ENTRIES = 65_536;
 const MAX_FIELDS = 64;
 const MAX_DIMENSIONS = 8;
@@ -41,14 +43,14 @@ const { root } = protobuf.parse(
 );
 
 type Named<T> = { readonly [name: string]: T };
-/** A message as it is decoded: its arrays of numbers are bytes. */
+/** A decoded message: its arrays of numbers are bytes. */
 type Raw<T> = T extends ArrayBufferView
   ? Uint8Array
   : T extends object
     ? { readonly [K in keyof T]: Raw<T[K]> }
     : T;
 
-/** A message that the other side cannot have meant: bytes that do not parse, or fields out of range. */
+/** An invalid message: bytes that do not parse, or fields out of range. */
 export class TinkerProtocolError extends Error {
   override readonly name = 'TinkerProtocolError';
 }
@@ -65,7 +67,7 @@ export interface WireDatum {
   readonly inputs: ReadonlyMap<string, WireTensor>;
 }
 
-/** Body of `forward_backward`; with `forwardOnly` nothing is added to the gradient. */
+/** Body of `forward_backward`; with `forwardOnly` the gradient stays unchanged. */
 export interface ForwardBackwardRequest {
   readonly modelId: string;
   readonly seqId: number;
@@ -102,7 +104,7 @@ export interface SampleResponse {
     /** log p of each token in nats. */
     readonly logprobs: Float32Array | null;
   }[];
-  /** log p of each prompt token in nats, NaN where there is none, as of the first; null unless it was asked for. */
+  /** log p of each prompt token in nats, NaN where undefined, as for the first; null unless requested. */
   readonly promptLogprobs: Float32Array | null;
   readonly topkPromptLogprobs: TopkLogprobs | null;
 }
@@ -126,7 +128,7 @@ function encodeTensor({ values, shape }: WireTensor): Uint8Array {
 }
 
 /**
- * Reads a request of a client that is not trusted: memory stays in proportion to the bytes. Unknown fields are skipped.
+ * Reads a request of an untrusted client: memory stays in proportion to the bytes. Unknown fields are skipped.
  * @throws TinkerProtocolError naming the field
  */
 export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackwardRequest {

@@ -29,8 +29,8 @@ export interface NumberedValue {
 }
 
 /**
- * The values of a JSON Lines file that somebody made. The last line counts without a line break, too; blank lines are passed
- * over.
+ * The values of a JSON Lines file from another program. The last line counts without a line break, too; blank lines are
+ * skipped.
  * @throws SyntaxError when any other line is not JSON
  */
 export function readGivenJsonLines(file: string): NumberedValue[] {
@@ -42,8 +42,8 @@ export function readGivenJsonLines(file: string): NumberedValue[] {
 }
 
 /**
- * The values of a JSON Lines file that this program writes; none when it does not exist. A last line cut off in the middle (the writer
- * was killed) is left out.
+ * The values of a JSON Lines file that this program writes; none when it does not exist. An incomplete last line (the
+ * writer was killed) is left out.
  * @throws SyntaxError when any other line is not JSON
  */
 export function readJsonLines(file: string): unknown[] {
@@ -62,8 +62,8 @@ function parseLine(text: string, place: string): unknown {
 }
 
 /**
- * The values of a JSON Lines file that is appended to from here on. A last line cut off in the middle is removed from the
- * file: the next append would continue it, and nobody could read the file any more.
+ * The values of a JSON Lines file that is about to be appended to. An incomplete last line is removed from the file:
+ * the next append would continue it and make the file unreadable.
  * @throws SyntaxError when any other line is not JSON
  */
 export function reopenJsonLines(file: string): unknown[] {
@@ -96,15 +96,15 @@ export function dropGroupRows(file: string, step: number): void {
   );
 }
 
-/** Writes next to the file, then moves into place: readers see the old content or the new. */
+/** Writes next to the file, then renames: readers see the old content or the new. */
 export function writeAtomically(file: string, content: string): void {
   writeFileSync(`${file}.partial`, content);
   renameSync(`${file}.partial`, file);
 }
 
 /**
- * Makes a folder and those above it that are missing. Node's own recursive `mkdir` never returns where a folder can have no
- * child, such as /proc.
+ * Makes a folder and its missing parents. Node's recursive `mkdir` never returns in a place where no folder can be
+ * made, such as /proc.
  * @throws Error naming the folder that cannot be made and why
  */
 export function makeFolder(folder: string): void {

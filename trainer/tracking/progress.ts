@@ -17,16 +17,16 @@ const CLEAR_REST = '\x1b[K';
 const HIDE_CURSOR = '\x1b[?25l';
 const SHOW_CURSOR = '\x1b[?25h';
 
-/** Shows how far a run is. Stages follow one another; notes appear between. */
+/** Shows the progress of a run. Stages follow one another; notes appear between them. */
 export interface Progress {
   /** A stage of `total` units begins at unit `done`. */
   begin(stage: string, total: number, done: number): void;
-  /** `numbers` are shown as they stand, in this order. */
+  /** Shows `numbers` unchanged, in this order. */
   update(done: number, numbers: { readonly [label: string]: string }): void;
   end(): void;
-  /** A line that stays: something the user should know. */
+  /** Prints a permanent line with something the user should know. */
   note(text: string): void;
-  /** A line that stays: something that went wrong and that the run survives. */
+  /** Prints a permanent line about a failure that the run survives. */
   warn(text: string): void;
 }
 
@@ -40,7 +40,7 @@ export interface ProgressStream {
 
 /**
  * A bar on a terminal, plain lines elsewhere (one every few seconds and one at the end of a stage). Below `info` only
- * warnings are left, below `warn` nothing; with `debug` lines stay plain, as the log writes between them.
+ * warnings are shown, below `warn` nothing; with `debug` lines stay plain, because log lines appear between them.
  */
 export function openProgress(stream: ProgressStream, level: LogLevel = 'info'): Progress {
   if (level === 'silent' || level === 'error') return silentProgress;
@@ -124,7 +124,7 @@ function barProgress(stream: ProgressStream): Progress {
 
 /** Contents of a line with a bar. */
 export interface BarLine {
-  /** Share that is done, from 0 to 1. */
+  /** Finished share, from 0 to 1. */
   readonly progress: number;
   readonly value: number;
   readonly total: number;
@@ -137,8 +137,8 @@ export interface BarLine {
 }
 
 /**
- * A line with a bar of blocks. Where it is short the last numbers go first, then the bar shrinks, then stage and count go;
- * the first number stays.
+ * A line with a bar of blocks. A short line loses the last numbers first, then the bar shrinks, then stage and count
+ * go; the first number stays.
  */
 export function barLine({ progress, value, total, stage, numbers, columns, colored }: BarLine): string {
   const head = stage === '' ? '' : `${stage} `;

@@ -21,11 +21,11 @@ import type { MetricSink } from './tracker.ts';
 /** Shortest time between two writes that only report progress. */
 const MIN_INTERVAL_MS = 1000;
 const KEPT_NOTES = 50;
-/** Validations that the status names at most; a longer run names every second, fourth … and the last. */
+/** Most validations in the status; a longer run lists every second, fourth … and the last. */
 const KEPT_VALIDATIONS = 64;
 const TRAINING = 'training';
 
-/** A model's folder, or its name where the folder is of a hub's cache. */
+/** A model's folder, or its name if the folder is in a hub's cache. */
 function modelName(folder: string): string {
   const onHub = modelOfSnapshot(folder);
   return onHub === undefined ? folder : shownModelName(onHub);
@@ -54,8 +54,8 @@ export function describeRun(settings: RunSettings): RunDescription {
 }
 
 /**
- * Keeps `status.json` of a run folder: written when a stage begins or ends, at most once a second while it continues, and every
- * {@link HEARTBEAT_S} seconds as a sign of life. A disk that refuses it costs the run nothing but a note.
+ * Keeps `status.json` of a run folder: written when a stage begins or ends, at most once a second in between, and every
+ * {@link HEARTBEAT_S} seconds as a sign of life. A failed write only causes a note.
  */
 export class RunStatusFile {
   readonly #file: string;
@@ -64,12 +64,12 @@ export class RunStatusFile {
   readonly #heartbeat: NodeJS.Timeout;
   #status: RunStatus;
   #written = Number.NEGATIVE_INFINITY;
-  /** Start of the stage: its units and the time. */
+  /** Start of the stage: finished units and time. */
   #stageStart = { done: 0, at: 0 };
   #refused = false;
 
   /**
-   * @param progress gets all calls of {@link progress}
+   * @param progress receives all calls of {@link progress}
    * @param validations of earlier sessions of the run
    * @param now milliseconds since the epoch
    */
@@ -137,7 +137,7 @@ export class RunStatusFile {
     };
   }
 
-  /** Takes the validations and the training time out of the rows of a run. */
+  /** Reads the validations and the training time from the rows of a run. */
   get sink(): MetricSink {
     return { write: (step, metrics) => this.#takeRow(step, metrics), close: async () => {} };
   }
@@ -245,7 +245,7 @@ interface Schema {
 /** Sections that every run describes itself. */
 const DESCRIBED = new Set(['servers', 'tags']);
 
-/** Settings that differ from the defaults of the schema, as `section.key`; those without a default are among them. */
+/** Settings that differ from the schema's defaults, as `section.key`, including those without a default. */
 export function changedSettings(settings: RunSettings): string[] {
   const others = Object.entries(settings).filter(([name]) => !DESCRIBED.has(name));
   return changesIn(RunSettings as Schema, Object.fromEntries(others));

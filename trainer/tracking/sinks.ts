@@ -8,11 +8,11 @@ import type { MetricSink, OpenSink } from './tracker.ts';
 import { type TrackedRun, WandbRun } from './wandb/wandb.ts';
 
 /**
- * The sinks of a run besides its own files: Weights & Biases and MLflow where the settings name them. They get the
+ * The sinks of a run besides its own files: Weights & Biases and MLflow, if the settings name them. They receive the
  * settings without the servers' tokens.
  * @param folder of the run
  * @param note called when a sink fails, which never ends the run
- * @throws Error when a key is to come from an environment variable that is not set
+ * @throws Error when the environment variable of a key is not set
  */
 export function configuredSinks(
   folder: string,
@@ -65,8 +65,9 @@ interface Metric {
 }
 
 /**
- * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are in progress; a server
- * that fails costs the run nothing but these rows, and is reported once. A resumed run continues under its MLflow id.
+ * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are in progress. If
+ * the server fails, only these rows are lost, and the failure is reported once. A resumed run continues under its
+ * MLflow id.
  */
 export class MlflowRun implements MetricSink {
   readonly #http: JsonClient;
@@ -127,7 +128,7 @@ export class MlflowRun implements MetricSink {
     }
   }
 
-  /** Does the work; a failure costs this many numbers. */
+  /** Does the work; a failure loses this many numbers. */
   async #tolerating(numbers: number, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
@@ -206,7 +207,7 @@ function keyOf(name: string): string {
     .slice(0, MAX_KEY_LENGTH);
 }
 
-/** The settings as `section.key`, values as JSON and cut where they are longer than MLflow takes. */
+/** The settings as `section.key`, with values as JSON, shortened to MLflow's limit. */
 function parameters(config: { readonly [key: string]: Json }, prefix = ''): { key: string; value: string }[] {
   return Object.entries(config).flatMap(([name, value]) => {
     const key = keyOf(prefix + name);

@@ -2,19 +2,19 @@ const GAP = '  ';
 
 /** Layout of a table. */
 export interface TableLayout {
-  /** Width of the terminal; any when absent. */
+  /** Width of the terminal; unlimited when absent. */
   readonly columns?: number;
   /** Leading columns that name a row: each part of a table that is too wide begins with them. 1 unless given. */
   readonly keys?: number;
-  /** Cells behind the first are set to the right. */
+  /** Cells after the first are right-aligned. */
   readonly numbers?: boolean;
   /** Draws a line under the titles. */
   readonly ruled?: boolean;
 }
 
 /**
- * A table of plain text. Where it is wider than the terminal its columns are split into parts, one below the other, and names
- * of rows that would fill the width themselves lose their beginning.
+ * A table of plain text. If it is wider than the terminal, its columns are split into parts, one below the other; row
+ * names that would fill the width lose their beginning.
  */
 export function textTable(
   head: readonly string[],
@@ -47,7 +47,7 @@ export function textTable(
     .join('\n\n');
 }
 
-/** Which columns stand side by side in each part. */
+/** Indices of the columns in each part. */
 function parts(widths: readonly number[], keys: number, columns: number): number[][] {
   const first = widths.map((_, i) => i).slice(0, keys);
   const width = (shown: readonly number[]) =>

@@ -3,17 +3,17 @@ import { join } from 'node:path';
 import protobuf from 'protobufjs';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
-/** Every row of a validation has it. */
+/** Metric of every validation row. */
 const VALIDATION_MARK = 'val-env/success';
 
-/** Names of a validation's tables begin with it. */
+/** Prefix of the names of a validation's tables. */
 const VALIDATION_TABLES = 'val/';
 
-/** Takes the numbers of a run. */
+/** Receives the numbers of a run. */
 export interface MetricSink {
   /** One row; several rows of the same step are fine as long as their names differ. */
   write(step: number, metrics: { readonly [name: string]: number }): void;
-  /** Sends what is still waiting; nothing can be written afterwards. */
+  /** Sends waiting rows; nothing can be written afterwards. */
   close(): Promise<void>;
 }
 
@@ -25,18 +25,18 @@ export interface MetricTable {
 
 /** Receiver of a run's numbers and tables. */
 export interface Tracker extends MetricSink {
-  /** A table, for the run's own file of tables alone. */
+  /** Writes a table, only to the run's own file of tables. */
   writeTable(step: number, name: string, table: MetricTable): void;
 }
 
-/** A sink that is opened once it is known how many rows the run has written before. */
+/** Opens a sink after the number of the run's earlier rows is known. */
 export type OpenSink = (rows: number) => MetricSink;
 
 /**
- * Writes JSON Lines always, TensorBoard events where asked, and any other given sinks. Rows that an earlier session of the
- * run wrote after its last checkpoint are removed first: those steps will run again and must not count twice.
+ * Always writes JSON Lines, TensorBoard events if requested, and to the given sinks. Rows that an earlier session of
+ * the run wrote after its last checkpoint are removed first: those steps will run again and must not count twice.
  * @param files JSON Lines of metrics and of tables
- * @param done the last step and the last validation that the checkpoint knows; −1 for none
+ * @param done last step and last validation in the checkpoint; −1 for none
  * @param tensorboard folder of the event files, undefined for none
  */
 export function openTracker(
@@ -79,7 +79,7 @@ const FILE_VERSION = 'brain.Event:2';
 /** TFRecord checksums are rotated right by 15 bits, plus this. */
 const MASK_DELTA = 0xa282ead8;
 
-/** The fields that are written of tensorflow/core/util/event.proto and framework/summary.proto. */
+/** The written fields of tensorflow/core/util/event.proto and framework/summary.proto. */
 const eventType = protobuf
   .parse(
     `syntax = "proto3";

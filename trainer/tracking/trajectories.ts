@@ -4,7 +4,7 @@ import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/r
 import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
 import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
-/** A state that takes more is left out: it is for pictures. */
+/** Larger states are left out: they are only for pictures. */
 const MAX_STRUCTURED_BYTES = 64 * 1024;
 /** Advantages, returns and entropies are written with this many decimal places. */
 const DECIMALS = 1e4;
@@ -26,7 +26,7 @@ export interface TrajectoryNotes {
   readonly tokens: (sample: EpisodeSample) => TokenNotes | undefined;
 }
 
-/** Writes the trajectories of a run, and once each the texts of the tokens in them. */
+/** Writes the trajectories of a run, and the text of each of their tokens once. */
 export class TrajectoryWriter {
   readonly #folder: string;
   readonly #decode: (ids: ArrayLike<number>) => string;
@@ -48,7 +48,7 @@ export class TrajectoryWriter {
   }
 
   /**
-   * Writes episodes whole, one a line: every turn with its state, response, actions, rewards and penalty, and every
+   * Writes complete episodes, one a line: every turn with its state, response, actions, rewards and penalty, and every
    * sample with token ids, behavior log-probabilities and policy versions. A file of the same name is replaced.
    * @returns the file
    */

@@ -103,7 +103,7 @@ const recordType = protobuf
     { keepCase: true },
   )
   .root.lookupType('Record');
-/** Readers of this version and later know all that is written. */
+/** Minimum version of readers that know all written fields. */
 const MIN_CONSUMER = '0.12.0';
 
 /**
@@ -156,7 +156,7 @@ function runId(folder: string): string {
   return readFileSync(file, 'utf8');
 }
 
-/** A folder of this session alone: named after the first second from now on that no other has. */
+/** A new folder for this session, named after the first second from now on without a folder. */
 function freshFolder(folder: string, id: string, now: Date): string {
   for (let time = now.getTime(); ; time += 1000) {
     const stamp = new Date(time).toISOString().slice(0, 19).replace(/[-:]/g, '').replace('T', '_');

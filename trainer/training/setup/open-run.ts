@@ -144,7 +144,7 @@ async function reportSizes({ settings, progress, status }: RunStart, actor: Trai
   const { totalBytes, parameters } = runSizes(settings, config, await criticShape(settings, config));
   status.opened(parameters);
   progress.note(
-    `policy on ${actor.description}; needs about ${shownBytes(totalBytes)} of ${shownBytes(machineMemory())} of memory`,
+    `policy on ${actor.description}; needs about ${shownBytes(totalBytes)} of memory; ${shownBytes(machineMemory())} available`,
   );
 }
 
