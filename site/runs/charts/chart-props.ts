@@ -19,6 +19,8 @@ export interface ChartProps {
   readonly title: string;
   readonly curves: readonly Curve[];
   readonly height?: number;
+  /** Takes more height where its panel has it; not with a legend. */
+  readonly fill?: boolean;
   /** Values of y that are always in view. */
   readonly range?: readonly [number, number];
   /** Formats a value. */

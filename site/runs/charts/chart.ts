@@ -17,7 +17,7 @@ const NARROW = 230;
 
 /** Curves over steps, with the same in words for those who cannot see them. */
 export function Chart(props: ChartProps) {
-  const { title, curves, height = 220, format = short, view } = props;
+  const { title, curves, height = 220, fill = false, format = short, view } = props;
   const place = useRef<HTMLDivElement>(null);
   const reading = useRef<HTMLOutputElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
@@ -36,12 +36,13 @@ export function Chart(props: ChartProps) {
       const place = x === undefined ? '' : `${positionText(view?.axis ?? 'step', x)}: `;
       reading.current!.textContent = typeof value === 'number' ? place + format(value) : '';
     };
+    const tall = () => (fill ? Math.max(height, element.clientHeight) : height);
     const make = () => {
       chart.current?.destroy();
       const width = element.clientWidth;
       const events = { read, zoom: (zoom: string) => choose({ zoom }, true) };
       chart.current = new uPlot(
-        chartOptions(() => latest.current, { width, height, labels: width >= NARROW, ...events }),
+        chartOptions(() => latest.current, { width, height: tall(), labels: width >= NARROW, ...events }),
         tableOf(latest.current),
         element,
       );
@@ -49,7 +50,7 @@ export function Chart(props: ChartProps) {
     make();
     const size = new ResizeObserver(() => {
       const width = element.clientWidth;
-      if (width > 0) chart.current?.setSize({ width, height });
+      if (width > 0) chart.current?.setSize({ width, height: tall() });
     });
     size.observe(element);
     const forget = onTheme(make);
@@ -59,7 +60,7 @@ export function Chart(props: ChartProps) {
       chart.current?.destroy();
       chart.current = undefined;
     };
-  }, [shape, height]);
+  }, [shape, height, fill]);
   const points = curves.reduce((sum, curve) => sum + curve.x.length, 0);
   const last = curves.map(curve => `${curve.x.at(-1)}:${curve.y.at(-1)}:${curve.at?.(curve.x.at(-1)!)}`);
   useEffect(() => {
@@ -79,7 +80,7 @@ export function Chart(props: ChartProps) {
         <button type="button" class="link" onClick=${saveTable}>CSV<span class="visually-hidden"> of ${title}</span></button>
         <button type="button" class="link" onClick=${saveImage}>PNG<span class="visually-hidden"> of ${title}</span></button>
       </span></figcaption>
-    <div class="plot" ref=${place} style=${{ minHeight: `${height + (props.legend ? LEGEND_HEIGHT : 0)}px` }} role="img" aria-label=${inWords(title, curves, format)}></div>
+    <div class="plot" ref=${place} style=${{ minHeight: `${height + (props.legend ? LEGEND_HEIGHT : 0)}px`, contain: fill ? 'size' : undefined }} role="img" aria-label=${inWords(title, curves, format)}></div>
   </figure>`;
 }
 

@@ -260,8 +260,8 @@ function GroupMembers({ group, index, link, meanings }: GroupProps) {
         one,
         i,
       ) => html`<li key=${one.index}><a class="card try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="row apart"><strong>${i + 1}</strong><span class="outcome">${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span></span>
-        <span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span>
+        <span class="row apart"><strong>${i + 1}</strong><span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span></span>
+        <span class="outcome cut" title=${episodeEnd(one, meanings).text}>${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span>
         ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
       </a></li>`,
     )}</ul>

@@ -35,7 +35,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
   const isGap = random !== null && optimum !== null && optimum > random;
   const before = first === last ? undefined : first.success;
   const [number] = percent(last.success).split('\u00a0');
-  return html`<section class="panel">
+  return html`<section class="panel fills">
     <div class="row apart low headline">
       <div><h2 class="label">Success on levels it never trained on, step ${last.step}</h2>
         ${row.state === 'running' && html`<p class="fine when-narrow">${progressOf(row)}</p>`}
@@ -51,7 +51,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
         ? html`<ul class="stack tag-bars">${run.tags.map(one => html`<${TagBar} key=${one.tag} store=${store} tag=${one} />`)}</ul>`
         : html`<${SuccessBar} last=${last} before=${before} random=${random} optimum=${optimum} labelled=${true} />`
     }
-    <${Chart} title=${`Success with its ${percent(0.95)} interval, by validation`} height=${CHART_HEIGHT} range=${[0, 1]} format=${percent} legend=${run.tags.length > 1}
+    <${Chart} title=${`Success with its ${percent(0.95)} interval, by validation`} height=${CHART_HEIGHT} range=${[0, 1]} format=${percent} legend=${run.tags.length > 1} fill=${run.tags.length === 1}
       view=${view} exact=${true} curves=${validationCurves(store, view)} references=${referencesOf(random, optimum)} />
   </section>`;
 }

@@ -198,7 +198,9 @@ export function TokenPanel({ sample, range: [start, end], texts, at, turn }: Tok
   const trained = sample.mask[at] === 1;
   const rows = TINTS.flatMap(tint => {
     const value = sample[FIELDS[tint]]?.[at];
-    return value === undefined || tint === 'loss mask' || !trained ? [] : [[tint as string, short(value)]];
+    return value === undefined || tint === 'loss mask' || !trained
+      ? []
+      : [[tint === 'log-probability' ? 'logprob' : tint, short(value)]];
   });
   const reference = trained ? sample.reference_log_probs?.[at] : undefined;
   if (reference !== undefined) {
