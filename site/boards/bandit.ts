@@ -28,6 +28,6 @@ function machine(shown: string, isPulled: boolean): VNode {
     <rect fill="#fff8e6" x="22" y="30" width="60" height="40" rx="6" />
     <text style=${{ fill: '#4a2a10', fontSize: '24px' }} x="52" y="51">${shown}</text>
     <rect fill="#6d1f2b" x="30" y="86" width="44" height="10" rx="5" />
-    <g class="lever ${isPulled ? 'down' : ''}"><path fill="none" stroke="var(--lever)" stroke-width="5" stroke-linecap="round" d="M94 62h8V30" /><circle fill="#e3a72f" cx="102" cy="26" r="7" /></g>
+    <g class="lever ${isPulled ? 'down' : ''}"><path fill="none" stroke="var(--curve-8)" stroke-width="5" stroke-linecap="round" d="M94 62h8V30" /><circle fill="#e3a72f" cx="102" cy="26" r="7" /></g>
   </svg>`;
 }

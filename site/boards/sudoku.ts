@@ -104,16 +104,16 @@ function drawSudoku({ size, puzzle, grid }: SudokuState, selection?: Selection) 
     const isChosen = selection?.chosen[0] === row && selection.chosen[1] === col;
     const isGiven = puzzle[row][col] !== 0;
     const clashes = clashing.has(row * size + col);
-    const back = isChosen ? 'chosen' : clashes ? 'clash' : isGiven ? 'given' : 'cell';
-    const ink = clashes ? 'clash-ink' : isGiven ? 'given-ink' : 'digit';
+    const back = isChosen ? 'sudoku-chosen' : clashes ? 'sudoku-clash' : isGiven ? 'sudoku-given' : 'surface';
+    const ink = clashes ? 'curve-4' : isGiven ? 'ink' : 'curve-1';
     const [x, y] = [MARGIN + col * CELL, MARGIN + row * CELL];
     return html`<g
       key=${col} id=${selection && `cell-${row}-${col}`} class=${isGiven ? 'given' : 'free'} role=${selection && 'gridcell'}
       aria-selected=${selection && String(isChosen)} aria-label=${selection && nameOf(row, col, value, isGiven)}
       onClick=${selection && (() => selection.choose(row, col))}
     >
-      <rect fill=${`var(--sudoku-${back})`} x=${x} y=${y} width=${CELL} height=${CELL} />
-      <text style=${{ fill: `var(--sudoku-${ink})`, fontSize: '20px' }} x=${x + CELL / 2} y=${y + CELL / 2}>${(isChosen && selection.typed) || value || ''}</text>
+      <rect fill=${`var(--${back})`} x=${x} y=${y} width=${CELL} height=${CELL} />
+      <text style=${{ fill: `var(--${ink})`, fontSize: '20px' }} x=${x + CELL / 2} y=${y + CELL / 2}>${(isChosen && selection.typed) || value || ''}</text>
     </g>`;
   };
   const lines = Array.from({ length: size + 1 }, (_, index) => index);

@@ -30,8 +30,8 @@ function Foundations() {
       <p class="hint">A hint says what a field is for.</p><p class="fine">Fine print stands next to something.</p>
       <p class="label">a label</p><p class="figure">0.0731</p>
     <//>
-    <${Part} title="Colors"><ul class="tiles of-9">${COLORS.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>
-    <${Part} title="Curves"><ul class="tiles of-9">${CURVES.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>`;
+    <${Part} title="Colors"><ul class="tiles" style="--tile: 8.5rem">${COLORS.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>
+    <${Part} title="Curves"><ul class="tiles" style="--tile: 8.5rem">${CURVES.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>`;
 }
 
 function Controls() {
@@ -58,7 +58,7 @@ function Verdicts() {
   return html`<${Part} title="Chips and tags">
       <p class="row">${TONES.map(tone => html`<span key=${tone} class="chip ${tone}" data-sign="●">${tone}</span>`)}<span class="chip">no tone</span><span class="tag">a tag</span></p>
       <p class="row"><span class="outcome good">✓ Reached the goal</span> <span class="outcome">✕ Fell into a hole</span></p>
-      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="label">value</span><span class="meter ${share < 0.5 ? 'middle down' : ''}" style=${{ '--share': share }}></span></span>`)}
+      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="label">value</span><span class="meter ${share < 0.5 ? 'down' : ''}" style=${{ '--from': share, '--share': share }}></span></span>`)}
     <//>
     <${Part} title="Notes">${TONES.map(
       tone =>
@@ -68,27 +68,30 @@ function Verdicts() {
 }
 
 function Contents() {
-  return html`<${Part} title="Cards"><ul class="tiles fit of-13">${['A card', 'A chosen one'].map(
+  return html`<${Part} title="Cards"><ul class="tiles fit" style="--tile: 13rem">${[
+    'A card',
+    'A chosen one',
+  ].map(
     (title, index) =>
       html`<li key=${title}><article class="card" aria-current=${index === 1 ? 'true' : undefined}><h3><a class="whole" href="#card">${title}</a></h3><p>Turn 3 of 100</p></article></li>`,
   )}</ul>
-      <div class="strip of-20" tabindex="0" role="region" aria-label="A strip">${[1, 2, 3].map(turn => html`<div key=${turn} class="card">Turn ${turn}</div>`)}</div><//>
+      <div class="strip" style="--tile: 20rem" tabindex="0" role="region" aria-label="A strip">${[1, 2, 3].map(turn => html`<div key=${turn} class="card">Turn ${turn}</div>`)}</div><//>
     <${Part} title="Numbers">
       <dl class="figures"><div><dt>return</dt><dd class="figure">0.8 <small>of 1</small></dd></div><div><dt>steps</dt><dd class="figure">30</dd></div></dl>
-      <dl class="facts of-9"><div><dt>seed</dt><dd>7</dd></div><div><dt>turns</dt><dd>3</dd></div></dl><//>
+      <dl class="facts" style="--tile: 8.5rem"><div><dt>seed</dt><dd>7</dd></div><div><dt>turns</dt><dd>3</dd></div></dl><//>
     <${Part} title="A table" wide><div class="scroll scroll-x" tabindex="0" role="region" aria-label="A table"><table>
       <thead><tr><th scope="col">Run</th><th scope="col" class="number">Success</th></tr></thead>
       <tbody><tr><th scope="row">lake-1</th><td class="number"><b class="large">80 %</b></td></tr><tr><th scope="row">lake-2</th><td class="number">61 %</td></tr></tbody></table></div><//>
     <${Part} title="Code" wide><div class="command"><pre tabindex="0">npm run trainer -- train configs/quickstart.yaml</pre><button type="button" class="quiet small">Copy</button></div>
       <pre tabindex="0">def step(action):\n    return observation, reward</pre><div class="code-box" tabindex="0" role="region" aria-label="Text">the same box for marked text</div><//>
-    <div class="stack roomy tiles of-25 wide"><div class="stack tight"><p>close</p><p>together</p></div><div class="stack of-30"><p>further</p><p>apart</p></div></div>`;
+    <div class="stack roomy tiles wide" style="--tile: 25rem"><div class="stack tight"><p>close</p><p>together</p></div><div class="stack" style="--tile: 30rem"><p>further</p><p>apart</p></div></div>`;
 }
 
 render(
   html`<a class="visually-hidden skip" href="#main">Skip to the content</a>
     <${SiteHeader} server="../" />
     <main id="main" class="stack roomy"><h1>Components</h1>
-      <div class="tiles of-25"><${Foundations} /><${Controls} /><${Verdicts} /><${Contents} /></div></main>
+      <div class="tiles" style="--tile: 25rem"><${Foundations} /><${Controls} /><${Verdicts} /><${Contents} /></div></main>
     <footer class="page-foot fine">The footer of a page.</footer>`,
   document.body,
 );

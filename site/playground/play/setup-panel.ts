@@ -59,7 +59,7 @@ export function SetupPanel({ setup, session }: SetupProps) {
   return html`<details class="stack setup" open=${isOpen} onToggle=${toggle}>
     <summary>Settings</summary>
     <h2>Configuration</h2>
-    <div class="tiles of-13 fields">
+    <div class="tiles fields" style="--tile: 13rem">
       ${fields.length === 0 && html`<p class="hint">There is nothing to set.</p>`}
       ${fields.map(
         ([
@@ -70,7 +70,7 @@ export function SetupPanel({ setup, session }: SetupProps) {
       )}
     </div>
     <h2>Session</h2>
-    <div class="tiles of-13 fields">
+    <div class="tiles fields" style="--tile: 13rem">
       <div class="field"><label for="${id}-format">Observation format</label>
         <select id="${id}-format" value=${format} onChange=${(event: Event) => setup.set({ format: textOf(event) })}>
           ${environment.observation_formats.map(name => html`<option key=${name} value=${name}>${name}</option>`)}

@@ -158,7 +158,7 @@ export function SessionWall({ client, address, first, onaddress }: SessionWallPr
       </p>`;
     const turn = (page: number) => change({ page });
     return html`<${Pages} page=${filter.page} shown=${cards.filter(isOpen).length} open=${open} turn=${turn} />
-      <ul class="tiles of-13 cards">${cards.map(card => {
+      <ul class="tiles cards" style="--tile: 13rem">${cards.map(card => {
         const { env_id: envId, action, ended_by: end } = card;
         const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
         return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;

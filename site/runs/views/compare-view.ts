@@ -74,7 +74,7 @@ export function CompareView({ address }: { readonly address: Address }) {
         <${ChartTools} view=${view} axes=${axes} />
       </div>
       ${bands && html`<p class="fine">Bands: one standard deviation over the runs of a curve, at the steps that all of them have.</p>`}
-      <div class="tiles of-30">${names
+      <div class="tiles" style="--tile: 30rem">${names
         .filter(name => runs.some(({ metrics }) => metrics.series[name]))
         .map(
           name => html`<div class="panel" key=${name}><${Chart} title=${name} legend=${true} height=${names.length === 1 ? 420 : 240} view=${view} exact=${name.startsWith('val-')}

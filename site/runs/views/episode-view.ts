@@ -235,8 +235,9 @@ interface MeterProps {
 }
 
 function Meter({ name, text, share, middle }: MeterProps) {
-  const length = Math.min(1, Math.abs(share));
-  return html`<span class="row tight turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'} ${middle ? 'middle' : ''}" style=${{ '--share': length.toFixed(3) }}></span></span>`;
+  const length = Math.min(1, Math.abs(share)) / (middle ? 2 : 1);
+  const from = middle ? 0.5 - (share < 0 ? length : 0) : 0;
+  return html`<span class="row tight turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'}" style=${{ '--from': from.toFixed(3), '--share': length.toFixed(3) }}></span></span>`;
 }
 
 interface GroupProps {

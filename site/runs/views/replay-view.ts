@@ -56,7 +56,7 @@ export function ReplayView({ store, address }: RunViewProps) {
       <button type="button" onClick=${() => show(turn + 1)} disabled=${turn === most}>Next</button>
       <${PlayLevel} store=${store} level=${level} />
     </div>
-    <ul class="tiles of-13">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
+    <ul class="tiles" style="--tile: 13rem">${takes.map(take => html`<${Frame} key=${take.step} store=${store} take=${take} turn=${turn} />`)}</ul>`
     }
   </div>`;
 }

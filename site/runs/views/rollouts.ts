@@ -42,7 +42,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
   });
   const failed = formatAddress({ view: 'episodes', run: store.id, query: { file, success: 'no' } });
   const failures = value.filter(({ success }) => success === false).length;
-  return html`<section class="wide tiles fit of-25 rollouts" aria-label="Rollouts">
+  return html`<section class="wide tiles fit rollouts" style="--tile: 25rem" aria-label="Rollouts">
     <div>
       <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2>
       <${Bars} bins=${bins} chosen=${chosen} />
