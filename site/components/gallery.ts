@@ -58,7 +58,7 @@ function Verdicts() {
   return html`<${Part} title="Chips and tags">
       <p class="row">${TONES.map(tone => html`<span key=${tone} class="chip ${tone}" data-sign="●">${tone}</span>`)}<span class="chip">no tone</span><span class="tag">a tag</span></p>
       <p class="row"><span class="outcome good">✓ Reached the goal</span> <span class="outcome">✕ Fell into a hole</span></p>
-      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="label">value</span><span class="meter ${share < 0.5 ? 'down' : ''}" style=${{ '--from': share, '--share': share }}></span></span>`)}
+      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="label">value</span><span class="meter ${share < 0.5 ? 'down' : ''}" style=${{ '--from': share < 0.5 ? 0.4 : 0, '--share': share < 0.5 ? share / 2 : share }}></span></span>`)}
     <//>
     <${Part} title="Notes">${TONES.map(
       tone =>
