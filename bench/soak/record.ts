@@ -76,8 +76,13 @@ export function requireSame(episode: Episode, detail: JsonObject): void {
  */
 export function requireTrajectory(episode: Episode, records: readonly JsonObject[]): void {
   const [reset, ...steps] = records;
-  if (!isDeepStrictEqual(reset?.observation, episode.first)) {
-    throw new Error(`${episode.id} began otherwise: ${JSON.stringify(reset?.observation)}`);
+  if (reset?.episode_id !== episode.id) {
+    throw new Error(
+      `the server plays ${JSON.stringify(reset?.episode_id)} with ${steps.length} steps, its client ${episode.id} with ${episode.steps.length}`,
+    );
+  }
+  if (!isDeepStrictEqual(reset.observation, episode.first)) {
+    throw new Error(`${episode.id} began otherwise: ${JSON.stringify(reset.observation)}`);
   }
   requireSteps(
     episode,

@@ -33,14 +33,19 @@ t.test('a client notices a step that was lost, doubled or changed', async t => {
   t.throws(() => requireSame(two, reply(2, { observation: 'at 1' })), /its client saw "at 2"/);
 
   const records: JsonObject[] = [
-    { observation: 'start' },
+    { episode_id: 'e', observation: 'start' },
     { ...reply(1), action: 'Up' },
     { ...reply(2), action: 'Down' },
   ];
   requireTrajectory(two, records);
   t.throws(() => requireTrajectory(two, records.slice(0, 2)), /has 1 steps, its client took 2/);
   t.throws(() => requireTrajectory(one, records), /has 2 steps, its client took 1/);
-  t.throws(() => requireTrajectory(two, [{ observation: 'x' }, ...records.slice(1)]), /began otherwise/);
+  const begunAs = (more: JsonObject) => [{ ...records[0], ...more }, ...records.slice(1)];
+  t.throws(() => requireTrajectory(two, begunAs({ observation: 'x' })), /began otherwise/);
+  t.throws(
+    () => requireTrajectory(two, begunAs({ episode_id: 'f' })),
+    /the server plays "f" with 2 steps, its client e with 2/,
+  );
   t.throws(
     () => requireTrajectory(two, [...records.slice(0, 2), { ...reply(2), action: 'Up' }]),
     /action 2 was "Down", not "Up"/,
