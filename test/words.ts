@@ -35,6 +35,8 @@ const TURNS: readonly Turn[] = [
   { pattern: /\banew\b/i, rather: 'again' },
   { pattern: /\bladen\b/i, rather: 'overloaded' },
   { pattern: /\bof no account\b/i, rather: 'ignored' },
+  { pattern: /\bof no use\b/i, rather: 'not needed, unused' },
+  { pattern: /\bonly rises\b/i, rather: 'monotonic' },
   { pattern: /\ball the same\b/i, rather: 'still, anyway' },
   { pattern: /\bgo(?:es)? by\b/i, rather: 'depends on, uses' },
   { pattern: /\bis no more\b/i, rather: 'has ended, is gone' },

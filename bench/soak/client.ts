@@ -107,7 +107,7 @@ export class SoakClient {
       player.take(reply);
     } catch (error) {
       this.#surroundings.violate(`${this.#transport.name}: ${(error as Error).message}`);
-      // Its record is of no use any more.
+      // Its record is no longer needed.
       player.abandon();
       const at = this.#players.indexOf(player);
       this.#lives++;

@@ -41,7 +41,7 @@ export class TokenMasks {
     return any ? new TokenMasks(sequences, grammars) : null;
   }
 
-  /** Rows of the table, some of which may be of no use. */
+  /** Rows of the table, some of which may be unused. */
   get count(): number {
     return 2 ** Math.ceil(Math.log2(Math.max(FEWEST_ROWS, 1 + this.#sets.length)));
   }

@@ -25,7 +25,7 @@ export class PromptEncoder {
 
   /**
    * The token ids of a text; undefined for a long text with a beginning that alone has more than twice `most`.
-   * @param signal aborted when its result is of no use any more
+   * @param signal aborted when its result is no longer needed
    * @throws the signal's reason; TextLimitError; Error when a process breaks or the encoder is closed
    */
   async encode(text: string, most: number, signal?: AbortSignal): Promise<readonly number[] | undefined> {
@@ -193,7 +193,7 @@ export class TextProcess {
   /**
    * Does a job.
    * @param costMs what it is expected to take
-   * @param signal aborted when its result is of no use any more
+   * @param signal aborted when its result is no longer needed
    * @throws the signal's reason; TextLimitError, TextJobError; Error when the process breaks or is closed
    */
   async run(job: TextJob, costMs: number, signal?: AbortSignal): Promise<unknown> {

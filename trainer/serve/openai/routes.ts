@@ -121,7 +121,7 @@ async function answer(
     } else throw error;
   } finally {
     const aborted = gone.signal.aborted;
-    // What other choices of the request still sample is of no use any more.
+    // The tokens that other choices of the request still sample are no longer needed.
     gone.abort(new Error('the request is over'));
     leave();
     host.onEnd?.({
