@@ -12,7 +12,7 @@ const FOLDER = join(ROOT, 'node_modules/.cache/ragen-parts');
 const PYTHON = process.env.RAGEN_PYTHON ?? 'python3';
 
 /** The program of a part, installed where it is not there yet. */
-function installed(name: string, { packages, bare = [], without, program }: Part): string {
+function installed(name: string, { packages, bare = [], newer = false, without, program }: Part): string {
   const place = join(FOLDER, name);
   const done = join(place, [...bare, ...packages][0]);
   const path = join(place, 'bin', program);
@@ -20,7 +20,10 @@ function installed(name: string, { packages, bare = [], without, program }: Part
   console.log(`installing ${packages.join(', ')} into ${place}`);
   rmSync(place, { recursive: true, force: true });
   mkdirSync(FOLDER, { recursive: true });
-  execFileSync(PYTHON, ['-m', 'venv', place], { stdio: 'inherit' });
+  const tooOld = ['-c', 'import sys; sys.exit(sys.version_info < (3, 13, 14))'];
+  if (newer && spawnSync(PYTHON, tooOld).status !== 0)
+    execFileSync(join(import.meta.dirname, 'newer-python.sh'), [place], { stdio: 'inherit' });
+  else execFileSync(PYTHON, ['-m', 'venv', place], { stdio: 'inherit' });
   const pip = (...args: string[]) =>
     execFileSync(join(place, 'bin/python'), ['-m', 'pip', '--disable-pip-version-check', '-q', ...args], {
       stdio: 'inherit',
@@ -32,15 +35,19 @@ function installed(name: string, { packages, bare = [], without, program }: Part
   return path;
 }
 
+/** Status of a test of a part. */
+function run(test: string, variable: string, program: string): number | null {
+  const env = { ...process.env, [variable]: program, TAP_TIMEOUT: '900' };
+  return spawnSync(process.execPath, [join(ROOT, test)], { cwd: ROOT, stdio: 'inherit', env }).status;
+}
+
 for (const [name, part] of Object.entries(PARTS)) {
-  const given = part.variable === 'RAGEN_PYTHON' ? undefined : process.env[part.variable];
-  const program = given ?? installed(name, part);
-  for (const test of part.tests) {
-    const { status } = spawnSync(process.execPath, [join(ROOT, test)], {
-      cwd: ROOT,
-      stdio: 'inherit',
-      env: { ...process.env, [part.variable]: program, TAP_TIMEOUT: '900' },
-    });
-    if (status !== 0) process.exitCode = 1;
+  try {
+    const given = part.variable === 'RAGEN_PYTHON' ? undefined : process.env[part.variable];
+    const program = given ?? installed(name, part);
+    for (const test of part.tests) if (run(test, part.variable, program) !== 0) process.exitCode = 1;
+  } catch (error) {
+    console.error(`${name} was not installed: ${(error as Error).message}`);
+    process.exitCode = 1;
   }
 }

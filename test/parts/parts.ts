@@ -3,6 +3,8 @@ export interface Part {
   readonly packages: readonly string[];
   /** Packages that are installed without their dependencies, for every version of Python. */
   readonly bare?: readonly string[];
+  /** True if they need a newer Python than Debian's stable release has. */
+  readonly newer?: boolean;
   /** Packages that it brings along and that keep it from starting. */
   readonly without: readonly string[];
   /** Program of the virtual environment, and the variable in which the tests look for it. */
@@ -40,6 +42,14 @@ export const PARTS: Readonly<Record<string, Part>> = {
     program: 'python',
     variable: 'RAGEN_SGLANG',
     tests: ['trainer/generation/remote/sglang.test.ts'],
+  },
+  'nemo-gym': {
+    packages: ['nemo-gym==0.7.0', 'httpx', 'numpy', 'websockets'],
+    newer: true,
+    without: [],
+    program: 'python',
+    variable: 'RAGEN_NEMO_GYM',
+    tests: ['docs/examples/python/nemo-gym.test.ts'],
   },
   verl: {
     packages: [

@@ -2,11 +2,16 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { ADMIN, goldenFolder, startServer } from '../../serve/serve.test-data.ts';
+import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { EngineCall, EngineError } from './engine-client.ts';
 import { RagenEngine } from './ragen-engine.ts';
 import { RemoteGenerator } from './remote-generator.ts';
 
 const TIMEOUT_MS = 30_000;
+const GPU_MS = 300_000;
+const found = await WebGpuRuntime.open();
+const hasGpu = found !== null;
+await found?.close();
 const grammar = {
   start: 0,
   states: [
@@ -41,6 +46,30 @@ t.test('calls of one turn are sampled as each alone, in one request', async t =>
   const metrics = (await request('GET', '/metrics')).body as string;
   t.match(metrics, /ragen_serve_requests_total\{[^}]*outcome="finished"[^}]*\} 40\b/);
 });
+
+t.test(
+  'an engine on a GPU samples as one on the processor',
+  { skip: !hasGpu && 'no GPU here that Dawn can use' },
+  async t => {
+    const replies = [];
+    for (const runtime of ['webgpu', 'onnx'] as const) {
+      const { url } = await startServer(t, goldenFolder('qwen2-tiny'), { policy: { workers: 1, runtime } });
+      const engine = new RagenEngine({ url, token: ADMIN, timeoutMs: GPU_MS });
+      t.teardown(() => engine.close());
+      await engine.load('a', goldenFolder('qwen2-tiny/lora'), signal);
+      const calls = Array.from({ length: 6 }, (_, i) =>
+        call(i, i % 2 === 0 ? {} : { weights: 'a', grammar }),
+      );
+      replies.push(await Promise.all(calls.map(one => engine.generate(one, signal))));
+    }
+    const [gpu, processor] = replies;
+    for (const [i, { tokenIds, logProbs }] of gpu.entries()) {
+      t.same(tokenIds, processor[i].tokenIds);
+      const gap = Math.max(...logProbs.map((logProb, j) => Math.abs(logProb - processor[i].logProbs[j])));
+      t.ok(gap < 1e-4, `${gap}`);
+    }
+  },
+);
 
 t.test('a call that is refused or given up leaves the others of its request alone', async t => {
   const { url } = await startServer(t, goldenFolder('qwen2-tiny'), { policy: { workers: 1 } });
