@@ -43,7 +43,7 @@ export const shopPage: BoardKind<ShopState> = {
     return html`<div class="board-panel shop-page" data-page=${page}>
       <div class="row shop-bar">
         <strong>WebShop</strong>
-        ${act && html`<${SearchBox} key=${page} act=${page === 'search' ? act : undefined} />`}
+        ${act && page === 'search' && html`<${SearchBox} act=${act} />`}
       </div>
       <p><span class="label">Wanted</span> ${state.instruction}</p>
       ${turns(shown, act)}
@@ -68,19 +68,19 @@ function clickable(
     : html`<span class=${`button ${name}`}>${label}</span>`;
 }
 
-function SearchBox({ act }: { readonly act: Act }): VNode {
+function SearchBox({ act }: { readonly act: (action: Json) => void }): VNode {
   const [words, write] = useState('');
   const send = (event: SubmitEvent) => {
     event.preventDefault();
-    if (words.trim() !== '') act?.(`search[${words.trim()}]`);
+    if (words.trim() !== '') act(`search[${words.trim()}]`);
   };
   return html`<form class="pair grow" role="search" onSubmit=${send}>
     <input
-      type="search" class="grow" data-board-focus aria-label="Search the shop" placeholder=${act ? 'What are you looking for?' : ''} disabled=${!act}
+      type="search" class="grow" data-board-focus aria-label="Search the shop" placeholder="What are you looking for?"
       value=${words} onInput=${(event: InputEvent) => write((event.target as HTMLInputElement).value)}
       autocomplete="off"
     />
-    <button type="submit" disabled=${!act}>Search</button>
+    <button type="submit">Search</button>
   </form>`;
 }
 

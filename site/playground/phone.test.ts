@@ -58,3 +58,18 @@ t.test('the ring of the focus lies within the panel of the bandit', { skip }, as
   t.ok(ring > 0);
   t.ok(room >= ring, `${room} px for a ring of ${ring} px`);
 });
+
+t.test('a shop shows a product on a phone before anybody scrolls', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/TextShop-v0?seed=7', { context });
+  await page.getByRole('searchbox', { name: 'Search the shop' }).fill('shoes');
+  await page.keyboard.press('Enter');
+  await page.locator('.shop-results .product').first().waitFor();
+  const bottom = (place: string) =>
+    page
+      .locator(place)
+      .first()
+      .evaluate(element => element.getBoundingClientRect().bottom);
+  const [product, board, turns] = await Promise.all(['.shop-results li', '.state', '.turns'].map(bottom));
+  t.ok(product <= board, `the first product ends at ${product} px of a board that ends at ${board} px`);
+  t.ok(turns < 844, `the buttons below end at ${turns} px`);
+});
