@@ -68,7 +68,7 @@ function Tables({ rows }: { readonly rows: readonly LeaderboardRow[] }) {
     ([name, members]) => html`<section class="panel" key=${name}><h2>${name}</h2>
       <div class="scroll-x" tabindex="0" role="region" aria-label=${name}><table>
         <thead><tr><th scope="col">Policy</th><th scope="col" class="number">Size</th><th scope="col" class="number">Success</th><th scope="col">${withUnit(95, '%')} interval</th>
-          <th scope="col">pass@k</th><th scope="col" class="number">Steps</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Time</th><th scope="col">Date</th><th scope="col">Command or source</th></tr></thead>
+          <th scope="col">pass@k</th><th scope="col" class="number">Steps</th><th scope="col" class="number">Tokens</th><th scope="col" class="number">Time</th><th scope="col">Date</th><th scope="col" style="min-width: 13rem">Command or source</th></tr></thead>
         <tbody>${members.map((row, i) => html`<${Row} key=${i} row=${row} />`)}</tbody>
       </table></div></section>`,
   );
