@@ -55,7 +55,7 @@ export function SignedTable({ name, rows }: { readonly name: string; readonly ro
   return html`<section class="panel"><h2>${name}</h2>
     <div class="scroll-x" tabindex="0" role="region" aria-label=${name}><table>
       <thead><tr><th scope="col">Policy</th><th scope="col">Author</th><th scope="col" class="number">Success</th><th scope="col">${withUnit(95, '%')} interval</th>
-        <th scope="col">pass@k</th><th scope="col">Levels, by seed</th><th scope="col">Limits</th><th scope="col" class="number">Replayed</th><th scope="col">Date</th><th scope="col">Command or source</th></tr></thead>
+        <th scope="col">pass@k</th><th scope="col">Levels, by seed</th><th scope="col">Limits</th><th scope="col" class="number">Replayed</th><th scope="col">Date</th><th scope="col" style="min-width: 13rem">Command or source</th></tr></thead>
       <tbody>${rows.map((row, i) => html`<${Row} key=${i} row=${row} />`)}</tbody>
     </table></div></section>`;
 }
