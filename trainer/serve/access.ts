@@ -33,8 +33,8 @@ export class Access {
   }
 
   /**
-   * Lets a client in, with a bearer token or `X-API-Key`. Without tokens only names of this machine in `Host` are let in: otherwise
-   * a web page could use the server through a name that was made to point here.
+   * Admits a client with a bearer token or `X-API-Key`. Without configured tokens only this machine's names are
+   * admitted in `Host`: otherwise a web page could use the server through a name that resolves to this machine.
    * @throws ApiError 401 or 403
    */
   client(headers: IncomingHttpHeaders): void {
@@ -52,7 +52,10 @@ export class Access {
     throw unauthorized();
   }
 
-  /** Lets an administrator in. @throws ApiError 401 or 403 */
+  /**
+   * Admits an administrator.
+   * @throws ApiError 401 or 403
+   */
   admin({ authorization }: IncomingHttpHeaders): void {
     if (this.#adminToken === null) {
       throw new ApiError(
@@ -64,7 +67,7 @@ export class Access {
   }
 }
 
-/** The token that a request is let in with, as a bearer token or as the Tinker API has it; undefined where it has none. */
+/** The token of a request, as a bearer token or in the Tinker API's header; undefined if it has none. */
 export function keyOf({ authorization, 'x-api-key': key }: IncomingHttpHeaders): string | undefined {
   if (authorization === undefined) return typeof key === 'string' ? key.trim() : undefined;
   return /^bearer +(?! )(.*)$/i.exec(authorization)?.[1].trim();

@@ -30,10 +30,10 @@ type BatchRequest = Static<typeof BatchSchema>;
 const parseBatch = bodyParser(BatchSchema);
 
 /**
- * `POST /v1/completions/batch`: prompts in token ids, each with separate settings and seed, for trainers with responses so short
- * that a request each would cost more than the tokens. Replies with a line of JSON for each prompt as soon as its
- * response is done: `{index, token_ids, logprobs, finish_reason}`, or `{index, error}`. Only the stop tokens of a request end
- * its response.
+ * `POST /v1/completions/batch`: prompts in token ids, each with separate settings and seed, for trainers with responses
+ * so short that a request each would cost more than the tokens. Replies with a line of JSON for each prompt when its
+ * response is complete: `{index, token_ids, logprobs, finish_reason}`, or `{index, error}`. Only the stop tokens of a
+ * request end its response.
  */
 export function batchRoute(app: FastifyInstance, host: CompletionHost): void {
   app.post('/v1/completions/batch', async (request, reply) => {
@@ -74,7 +74,7 @@ function sampled(
   return model.generate(grammar ? { ...asked, grammar } : asked, signal);
 }
 
-/** Writes the lines of a reply; those of one turn of the event loop together. A client that goes away ends the work. */
+/** Writes the lines of a reply; those of one turn of the event loop together. A disconnected client ends the work. */
 class LineWriter {
   readonly #response: FastifyReply['raw'];
   readonly #gone = new AbortController();

@@ -1,9 +1,9 @@
 import { ApiError } from './openai/errors.ts';
 
-/** When a client that was refused may try again, in seconds. */
+/** Seconds after which a rejected client may try again. */
 const RETRY_AFTER_S = 1;
 
-/** A limit of what is in use at once. */
+/** A limit of concurrent use. */
 export class Budget {
   readonly max: number;
   readonly #refusal: (used: number) => string;
@@ -12,8 +12,8 @@ export class Budget {
   #refused = 0;
 
   /**
-   * @param refusal says what is in use when that is too much
-   * @param whole budget that this one is a part of
+   * @param refusal message when too much is in use
+   * @param whole budget that contains this one
    */
   constructor(max: number, refusal: (used: number) => string, whole?: Budget) {
     this.max = max;
@@ -25,12 +25,15 @@ export class Budget {
     return this.#used;
   }
 
-  /** Times that nothing was left. */
+  /** Number of rejected requests. */
   get refused(): number {
     return this.#refused;
   }
 
-  /** @returns gives it back. @throws ApiError 429 */
+  /**
+   * @returns a function that gives it back.
+   * @throws ApiError 429
+   */
   take(amount = 1): () => void {
     if (this.#used + amount > this.max) {
       this.#refused++;

@@ -21,16 +21,16 @@ import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
 import { PromptEncoder } from './openai/prompt-encoder.ts';
 import { ServedModel } from './served-model.ts';
 
-/** Policies of unloaded adapters that are kept to take the next ones: opening one starts threads. */
+/** Most policies of unloaded adapters that are kept for the next ones: opening one starts threads. */
 const MAX_SPARE = 2;
 
 export interface ModelsOptions {
   /** Folder of a model, or of an adapter. */
   readonly folder: string;
   readonly name: string;
-  /** Folder of the base where that is an adapter. */
+  /** Folder of the base, if the model is an adapter. */
   readonly base?: string;
-  /** Settings that policies are computed with. */
+  /** Settings of the policies. */
   readonly policy: Pick<
     LocalPolicyOptions,
     | 'workers'
@@ -45,7 +45,7 @@ export interface ModelsOptions {
   readonly maxAdapters: number;
 }
 
-/** The models of a server: the one it was started with, and adapters that come and go. */
+/** The models of a server: the one it was started with, and adapters that are loaded and unloaded. */
 export class Models {
   readonly #options: ModelsOptions;
   readonly #tokenizer: Tokenizer;
@@ -86,7 +86,7 @@ export class Models {
     await checkWeights(place.base, config);
     const encoder = new PromptEncoder({ files });
     try {
-      // First in the encoder's process, where building the tokenizer has limits.
+      // First in the encoder's process, which limits the building of the tokenizer.
       await encoder.tryTexts([]);
       const tokenizer = tokenizerFromFiles(files, tokenizerFolder);
       const named = [...(await generationStops(place.base)), ...(await generationStops(folder))];
@@ -109,7 +109,7 @@ export class Models {
     }
   }
 
-  /** The one that the server was started with first. */
+  /** All models; the first is the one that the server was started with. */
   get all(): readonly ServedModel[] {
     return [this.#base, ...this.#models.values()];
   }
@@ -118,7 +118,10 @@ export class Models {
     return this.#base;
   }
 
-  /** @param name absent: the one that the server was started with. @throws ApiError 404 */
+  /**
+   * @param name absent: the model that the server was started with.
+   * @throws ApiError 404
+   */
   named(name: string | undefined): ServedModel {
     if (name === undefined || name === this.#base.name) return this.#base;
     const model = this.#models.get(name);
@@ -130,8 +133,7 @@ export class Models {
   }
 
   /**
-   * Loads an adapter of the base, or another model of the same shape, under its own name. Requests that are open are not
-   * touched.
+   * Loads an adapter of the base, or another model of the same shape, under a name. Open requests are not affected.
    * @throws ApiError 400 for a name that is taken, too many adapters, or a folder that does not fit
    */
   load(name: string, folder: string): Promise<ServedModel> {
@@ -164,8 +166,8 @@ export class Models {
   }
 
   /**
-   * Unloads an adapter. Its open requests end under it; new ones do not find it.
-   * @throws ApiError 404 where there is none, 400 for the model that the server was started with
+   * Unloads an adapter. Its open requests finish; new ones do not find it.
+   * @throws ApiError 404 if it does not exist, 400 for the model that the server was started with
    */
   async unload(name: string): Promise<void> {
     if (name === this.#base.name)
@@ -220,7 +222,7 @@ export class Models {
     });
   }
 
-  /** @throws Error for a folder that holds neither an adapter nor a model of the same vocabulary */
+  /** @throws Error for a folder that contains neither an adapter nor a model of the same vocabulary */
   async #configOf(folder: string): Promise<DecoderConfig> {
     if (await isAdapterFolder(folder)) {
       const { lora: _, ...config } = this.#base.policy.config;
@@ -260,7 +262,7 @@ export class Models {
   }
 }
 
-/** The token that the chat template writes behind a response, where it is a special one. */
+/** The special token after a response in the chat template, if there is one. */
 async function closingTokens(tokenizer: Tokenizer, encoder: PromptEncoder): Promise<number[]> {
   if (tokenizer.chatTemplate === undefined) return [];
   const text = await encoder.render(PLACEHOLDER_TURN, { addGenerationPrompt: false }).catch(error => {

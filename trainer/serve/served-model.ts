@@ -11,18 +11,18 @@ import { type PromptEncoder, TextLimitError } from './openai/prompt-encoder.ts';
 
 export interface ServedModelParts {
   readonly name: string;
-  /** Folder the weights are from. */
+  /** Folder of the weights. */
   readonly folder: string;
   readonly policy: LocalPolicy;
   readonly tokenizer: Tokenizer;
   readonly encoder: PromptEncoder;
   readonly stopTokenIds: readonly number[];
-  /** Sequences that may keep a cache after they have ended. */
+  /** Most finished sequences that keep a cache. */
   readonly keptSequences: number;
   readonly grammars: JsonGrammars;
 }
 
-/** A policy under a name: answers the requests of OpenAI's API with the trainer's own sampling. */
+/** A named policy that answers the requests of OpenAI's API with the trainer's own sampling. */
 export class ServedModel implements LanguageModel {
   readonly name: string;
   readonly folder: string;
@@ -96,7 +96,10 @@ export class ServedModel implements LanguageModel {
     }
   }
 
-  /** A worker tokenizes them again, without a limit. @throws ApiError 400 where the tokenizer takes too long for one */
+  /**
+   * A worker tokenizes them again without a limit.
+   * @throws ApiError 400 where the tokenizer takes too long for one
+   */
   async #tryBadWords(words: readonly string[], signal: AbortSignal): Promise<void> {
     if (words.length === 0) return;
     const texts = words.flatMap(word => [word.trimStart(), ` ${word.trimStart()}`]);
@@ -118,7 +121,7 @@ export class ServedModel implements LanguageModel {
     return this.#grammars.of(schema);
   }
 
-  /** Resolves when nothing is being sampled; then gives the policy up, with all that it kept. */
+  /** Resolves when nothing is being sampled; then releases the policy and its caches. */
   async retire(): Promise<LocalPolicy> {
     if (this.#open > 0) {
       await new Promise<void>(resolve => {

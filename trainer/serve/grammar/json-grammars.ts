@@ -8,10 +8,13 @@ import { addSchema, CharacterAutomaton } from './json-schema.ts';
 
 /** Entries of the table of states and character classes: 2 MiB of them. */
 const LARGEST_TABLE = 2 ** 19;
-/** Steps between two places where others may have their turn. */
+/** Steps between two pauses for other requests. */
 const STEPS_AT_ONCE = 256;
 
-/** Steps that a schema may take: one for each state of the automaton that a character is tried in, or node of the trie. */
+/**
+ * Steps of a schema's compilation: one for each state of the automaton that a character is tried in, or node of the
+ * trie.
+ */
 class StepBudget {
   #left: number;
   #yieldAt: number;
@@ -114,7 +117,7 @@ function* deterministic(
   return { next, accepting: sets.map(set => (set.includes(end) ? 1 : 0)) };
 }
 
-/** Sets `live` where tokens lead to an accepting state: by single characters where those do, else by looking at all. */
+/** Sets `live` where tokens lead to an accepting state: by single characters if possible, else by trying all tokens. */
 function* findLive(grammar: TextGrammar, budget: StepBudget): Sliced<void> {
   const { trie, classes, classCount, next, live } = grammar;
   const before: number[][] = Array.from(live, () => []);
@@ -130,7 +133,7 @@ function* findLive(grammar: TextGrammar, budget: StepBudget): Sliced<void> {
     yield* budget.take(1);
   }
   spread(live, before);
-  // Every state counts as live for now, so that all tokens are visited.
+  // Every state counts as live at first, so that all tokens are visited.
   const all = { ...grammar, live: new Uint8Array(live.length).fill(1) };
   for (const [at, isLive] of live.entries()) {
     if (isLive === 1) continue;
@@ -152,18 +155,18 @@ function spread(live: Uint8Array, before: readonly (readonly number[])[]): void 
   for (const state of found) live[state] = 1;
 }
 
-/** Grammars that are kept. */
+/** Most cached grammars. */
 const MAX_KEPT = 32;
-/** Schemas that wait to be compiled. */
+/** Most schemas that wait for compilation. */
 const MAX_WAITING = 32;
 const RETRY_AFTER_S = 1;
-/** A schema in UTF-16 units of JSON: it becomes an automaton at once, while nobody else is answered. */
+/** Longest schema in UTF-16 units of JSON: it becomes an automaton in one step, which blocks other requests. */
 const LONGEST_SCHEMA = 2 ** 17;
-/** Steps that a schema may take, see {@link StepBudget}. */
+/** Most steps of a schema, see {@link StepBudget}. */
 const MAX_STEPS = 2 ** 22;
 /**
- * Automata of the JSON texts that fit a schema. They are compiled one at a time and in slices, so that the
- * server answers others meanwhile.
+ * Automata of the JSON texts that fit a schema. They are compiled one at a time and in slices, so the server answers
+ * other requests meanwhile.
  */
 export class JsonGrammars {
   readonly #tokenizer: Tokenizer;
@@ -232,7 +235,7 @@ export class JsonGrammars {
   }
 }
 
-/** Tokens read between two places where others may have their turn. */
+/** Tokens read between two pauses for other requests. */
 const TOKENS_AT_ONCE = 256;
 
 interface TokenText {

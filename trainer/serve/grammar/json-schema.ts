@@ -13,8 +13,8 @@ interface Edge {
 }
 
 /**
- * A nondeterministic automaton over characters, built a part at a time: each method adds a part that begins in the state
- * `from` and gives the state in which it ends.
+ * A nondeterministic automaton over characters, built in parts: each method adds a part that begins in the state `from`
+ * and returns the state where it ends.
  */
 export class CharacterAutomaton {
   readonly #edges: Edge[][] = [];
@@ -28,7 +28,7 @@ export class CharacterAutomaton {
     return this.#edges.length - 1;
   }
 
-  /** Leads on without a character. */
+  /** Connects two states without a character. */
   link(from: number, to: number): void {
     this.#empty[from].push(to);
   }
@@ -108,7 +108,7 @@ export class CharacterAutomaton {
   }
 }
 
-/** Levels of a value of which a schema says nothing: texts nested without end are no regular language. */
+/** Levels of a value that a schema does not describe: unlimited nesting is not a regular language. */
 const FREE_DEPTH = 2;
 const DEEPEST_SCHEMA = 24;
 const LONGEST_STRING = 512;
@@ -130,7 +130,7 @@ const PLAIN: readonly Range[] = [
   [0x5d, 0xffff],
 ];
 
-/** Keywords that do not say which texts fit. */
+/** Keywords that do not restrict the texts. */
 const SILENT: ReadonlySet<string> = new Set([
   'title',
   'description',
@@ -240,7 +240,7 @@ class SchemaWriter {
     }
   }
 
-  /** Its properties in their order, those that are not required left out or not. */
+  /** Properties in their order; optional ones may be left out. */
   #object(from: number, schema: JsonObject, depth: number): number {
     const a = this.#a;
     const { additionalProperties: more } = schema;
@@ -267,7 +267,7 @@ class SchemaWriter {
     return end;
   }
 
-  /** @throws RangeError for what is no list of its properties */
+  /** @throws RangeError for anything but a list of its properties */
   #requiredOf(schema: JsonObject): ReadonlySet<string> {
     const known = this.#required.get(schema);
     if (known !== undefined) return known;

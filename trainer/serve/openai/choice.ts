@@ -10,7 +10,7 @@ type FinishReason = 'stop' | 'length' | 'tool_calls';
 /** Why a choice ended. */
 export interface ChoiceEnd {
   readonly finishReason: FinishReason;
-  /** The stop string or token of the request that ended it; null for the model's own end, as vLLM says it. */
+  /** The request's stop string or token that ended it; null for the model's own end, as in vLLM. */
   readonly stopReason: string | number | null;
 }
 
@@ -21,7 +21,7 @@ export interface ChoiceDelta {
   readonly tokens: readonly StreamedToken[];
 }
 
-/** One response to a prompt, while its tokens come and afterwards. */
+/** One response to a prompt, during and after its sampling. */
 export class Choice {
   readonly index: number;
   readonly prompt: readonly number[];
@@ -61,14 +61,14 @@ export class Choice {
     return this.#count;
   }
 
-  /** Null while it is sampled, and until its last delta was taken. */
+  /** Null during sampling, and until its last delta is taken. */
   get end(): ChoiceEnd | null {
     return this.#end;
   }
 
   /**
    * Samples the response.
-   * @param wake called when {@link take} has something to return; without it everything comes at the end
+   * @param wake called when {@link take} has something to return; without it everything is returned at the end
    */
   async run(signal: AbortSignal, wake?: () => void): Promise<void> {
     const { sampling, seed, n, grammar, logProbs, topLogProbs } = this.#options;
@@ -77,7 +77,7 @@ export class Choice {
       {
         promptIds: this.prompt,
         sampling: { ...sampling, maxNewTokens: Math.min(sampling.maxNewTokens, room) },
-        // The first choice has the seed of the request, so that it is what a request for one gives.
+        // The first choice has the seed of the request, so it equals the result of a request for one choice.
         seed: seedPlus(seed, this.index % n),
         ...(grammar === undefined ? {} : { grammar }),
         ...(logProbs ? { topLogProbs } : {}),
@@ -144,14 +144,14 @@ const INCOMPLETE = '\uFFFD';
 
 interface ResponseTextOptions {
   readonly stopStrings: readonly string[];
-  /** Leaves the stop string that ended the text in it. */
+  /** Keeps the stop string that ended the text. */
   readonly includeStop: boolean;
   readonly skipSpecial: boolean;
 }
 
 /**
- * The text of tokens as they come. Only what later tokens cannot change is returned: characters with all their bytes, and
- * nothing that may be the beginning of a stop string. Text ends before the first stop string.
+ * The text of tokens as they arrive. It only returns text that later tokens cannot change: characters with all their
+ * bytes, and nothing that may begin a stop string. Text ends before the first stop string.
  */
 export class ResponseText {
   /** The stop string that ended the text; null while none has. */
@@ -159,7 +159,7 @@ export class ResponseText {
   readonly #tokenizer: Pick<Tokenizer, 'decode'>;
   readonly #options: ResponseTextOptions;
   readonly #ids: number[] = [];
-  /** Tokens before this one are not decoded again; those up to `#read` have been given. */
+  /** Tokens before this one are not decoded again; those up to `#read` have been returned. */
   #context = 0;
   #read = 0;
   /** Decoded, but perhaps part of a stop string. */
@@ -170,7 +170,7 @@ export class ResponseText {
     this.#options = options;
   }
 
-  /** Takes more tokens; gives what text is certain by now. */
+  /** Adds tokens; returns the text that is final. */
   push(tokenIds: Iterable<number>): string {
     this.#ids.push(...tokenIds);
     if (this.stop !== null) return '';
@@ -182,7 +182,7 @@ export class ResponseText {
     return this.#certain(text.slice(known.length), false);
   }
 
-  /** Ends the response; gives the rest of its text. */
+  /** Ends the response; returns the rest of its text. */
   finish(): string {
     if (this.stop !== null) return '';
     const known = this.#decode(this.#context, this.#read);
@@ -209,7 +209,7 @@ export class ResponseText {
   }
 }
 
-/** The string that is whole in the text first. */
+/** The string that is complete first in the text. */
 function firstOf(
   text: string,
   strings: readonly string[],
@@ -234,7 +234,7 @@ interface ToolCall {
   };
 }
 
-/** A text split into what was said and what was called. */
+/** A text split into content and tool calls. */
 export interface ToolText {
   readonly content: string;
   readonly calls: readonly ToolCall[];
@@ -245,8 +245,8 @@ const CLOSE = '</tool_call>';
 const PYTHON_TAG = '<|python_tag|>';
 
 /**
- * Reads tool calls from a response as it grows. Qwen2.5 and Qwen3 write each call as JSON between `<tool_call>` and
- * `</tool_call>`; Llama 3 writes nothing but JSON with `name` and `parameters`, several parted by `;`. What is no call is
+ * Reads tool calls from a growing response. Qwen2.5 and Qwen3 write each call as JSON between `<tool_call>` and
+ * `</tool_call>`; Llama 3 writes only JSON with `name` and `parameters`, with `;` between calls. Everything else is
  * content.
  */
 export class ToolCallReader {
@@ -255,7 +255,7 @@ export class ToolCallReader {
   /** The whole response may be a call in Llama's form. */
   #bare = false;
 
-  /** Takes more text; gives what is certain by now. */
+  /** Adds text; returns what is final. */
   push(text: string): ToolText {
     this.#rest += text;
     if (!this.#started) {
@@ -300,7 +300,7 @@ export class ToolCallReader {
   }
 }
 
-/** Length of the longest end of a text that begins the word. */
+/** Length of the longest suffix of a text that is a prefix of the word. */
 function overlap(text: string, word: string): number {
   for (let length = Math.min(text.length, word.length - 1); length > 0; length--) {
     if (text.endsWith(word.slice(0, length))) return length;
@@ -308,7 +308,7 @@ function overlap(text: string, word: string): number {
   return 0;
 }
 
-/** The calls of a response in Llama's form; null where it is none. */
+/** The calls of a response in Llama's form; null if it is not one. */
 function bareCalls(text: string): ToolCall[] | null {
   const trimmed = text.trim();
   const body = trimmed.startsWith(PYTHON_TAG) ? trimmed.slice(PYTHON_TAG.length) : trimmed;

@@ -19,7 +19,7 @@ import {
 } from './responses.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
-/** A request that was checked and can be sampled. */
+/** A checked request, ready for sampling. */
 export interface CompletionTask {
   readonly kind: 'chat' | 'completion';
   readonly model: LanguageModel;
@@ -71,7 +71,7 @@ export function completionTask(
   return { kind: 'completion', model, options, choices, echo, promptOnly: request.max_tokens === 0 };
 }
 
-/** Longest that the events of one reply delay other requests. */
+/** Longest delay of other requests by the events of one reply. */
 const SLICE_MS = 4;
 
 const OBJECTS = {
@@ -79,7 +79,10 @@ const OBJECTS = {
   completion: { prefix: 'cmpl', whole: 'text_completion', piece: 'text_completion' },
 } as const;
 
-/** Samples all choices; gives the reply as JSON. It is made a choice at a time, so that other requests continue meanwhile. */
+/**
+ * Samples all choices and returns the reply as JSON. It is built choice by choice, so other requests continue
+ * meanwhile.
+ */
 export async function complete(task: CompletionTask, signal: AbortSignal): Promise<string> {
   const { kind, model, options, choices } = task;
   const { prefix, whole } = OBJECTS[kind];
@@ -115,7 +118,7 @@ function* choicesAsJson(
   return written;
 }
 
-/** The prompts of a request for no tokens. */
+/** The prompts of a request without new tokens. */
 async function promptsAlone(
   task: CompletionTask,
   signal: AbortSignal,
@@ -130,7 +133,7 @@ async function promptsAlone(
   return { choices: written, usage: usageOf(choices, options.n) };
 }
 
-/** Prompts that are repeated in front of each choice. They are scored one after the other, each once for all its choices. */
+/** Prompts to repeat in front of each choice. They are scored one after the other, each once for all its choices. */
 async function echoesOf(
   { model, options, echo, choices }: CompletionTask,
   signal: AbortSignal,
@@ -150,8 +153,8 @@ async function echoesOf(
 }
 
 /**
- * Samples all choices and writes them as events while they grow. A client that reads slowly gets larger pieces; nothing
- * piles up beyond the response itself. What fails before the first token is thrown before anything is written.
+ * Samples all choices and writes them as events while they grow. A slow client gets larger pieces; nothing accumulates
+ * except the response itself. Errors before the first token are thrown before anything is written.
  * @param open starts the reply
  * @param onFirst called when the first token is written
  */
@@ -231,7 +234,7 @@ class ChoiceWriter {
     }
   }
 
-  /** Writes what a choice has said since the last time, where that is anything. */
+  /** Writes a choice's new text, if there is any. */
   write(choice: Choice, events: EventStream): void {
     const { kind, model, options } = this.#task;
     const written = this.#written[choice.index];
@@ -250,7 +253,7 @@ class ChoiceWriter {
     this.#send(events, [piece], null);
   }
 
-  /** The event after the last piece, for requests that ask what was used. */
+  /** The event after the last piece, for requests that ask for the usage. */
   finish(events: EventStream): void {
     const { choices, options } = this.#task;
     this.#send(events, [], usageOf(choices, options.n));
@@ -263,7 +266,7 @@ class ChoiceWriter {
   }
 }
 
-/** Milliseconds without reading after which a client counts as gone. */
+/** Milliseconds without reading after which a client counts as disconnected. */
 const STALL_MS = 60_000;
 const HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
@@ -272,8 +275,8 @@ const HEADERS = {
 };
 
 /**
- * Writes server-sent events. A client that reads slowly is waited for ({@link drained}), so that what waits for it is never
- * more than the connection's own buffer: the writer puts together what came in the meantime.
+ * Writes server-sent events. It waits for a slow client ({@link drained}), so no more than the connection's own buffer
+ * is pending; the writer joins text that arrives in the meantime.
  */
 export class EventStream {
   readonly #response: ServerResponse;
@@ -287,7 +290,7 @@ export class EventStream {
 
   /**
    * Resolves when the client has read on.
-   * @throws when the signal is aborted, or the client has read nothing for a minute; its connection is closed then
+   * @throws when the signal is aborted, or the client has read nothing for a minute; its connection is then closed
    */
   async drained(signal: AbortSignal): Promise<void> {
     if (!this.#response.writableNeedDrain) return;

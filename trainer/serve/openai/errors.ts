@@ -25,7 +25,7 @@ export interface ApiErrorDetails {
   readonly retryAfterS?: number;
 }
 
-/** A refusal in the form of OpenAI's API. */
+/** A rejection in the form of OpenAI's API. */
 export class ApiError extends Error {
   readonly status: number;
   readonly param: string | null;
@@ -58,7 +58,7 @@ export interface ApiErrorBody {
   readonly code: string | null;
 }
 
-/** A request that cannot be carried out as it is; `param` names its field. */
+/** A request that cannot be carried out; `param` names the faulty field. */
 export function badRequest(message: string, param?: string): ApiError {
   return new ApiError(400, message, { param });
 }

@@ -15,7 +15,7 @@ export interface TokenRequest {
   readonly topLogProbs?: number;
 }
 
-/** A model that answers the requests of OpenAI's API: a policy that is served, or one that is trained with an agent. */
+/** A model that answers the requests of OpenAI's API: a served policy, or one that is trained with an agent. */
 export interface LanguageModel {
   readonly name: string;
   readonly tokenizer: Tokenizer;
@@ -32,7 +32,7 @@ export interface LanguageModel {
 
   /**
    * Samples a continuation.
-   * @param signal aborted when the client went away: the work ends and its result is not looked at
+   * @param signal aborted when the client disconnects: the work ends and its result is ignored
    * @param watch called with each token soon after it is sampled
    */
   generate(
@@ -41,31 +41,33 @@ export interface LanguageModel {
     watch?: (token: StreamedToken) => void,
   ): Promise<Generation>;
 
-  /** log-probabilities of the tokens given those before them, 0 for the first; absent where it cannot score. */
+  /**
+   * log-probabilities of the tokens given those before them, 0 for the first; absent where scoring is not supported.
+   */
   score?(tokenIds: readonly number[]): Promise<Float32Array>;
 
   /**
    * The automaton of the JSON texts that fit a schema; absent where responses cannot be constrained.
-   * @throws ApiError 400 for a schema that it cannot hold
+   * @throws ApiError 400 for a schema that is not supported
    */
   jsonGrammar?(schema: JsonObject): Promise<TextGrammar>;
 }
 
 /**
- * Sequences that have ended, with a cache that may still be there. A prompt that begins with all tokens of one continues
- * it, so that a conversation's next turn costs only its new tokens. (Where prompts only begin alike, the engine shares
- * blocks by itself.)
+ * Finished sequences that may still have a cache. A prompt that begins with all tokens of one continues it, so a
+ * conversation's next turn only costs its new tokens. (Where prompts only share a beginning, the engine shares blocks
+ * by itself.)
  */
 export class PrefixCache {
   readonly #most: number;
   readonly #release: (sequenceId: number) => void;
   readonly #entries = new Map<number, Int32Array>();
-  /** The same by length: only those shorter than a prompt are looked at. */
+  /** The same by length: only those shorter than a prompt are compared. */
   readonly #byLength = new Map<number, Set<number>>();
 
   /**
-   * @param most sequences kept
-   * @param release called with each sequence that is kept no longer
+   * @param most sequences to keep
+   * @param release called with each sequence that is no longer kept
    */
   constructor(most: number, release: (sequenceId: number) => void) {
     this.#most = most;
@@ -89,7 +91,7 @@ export class PrefixCache {
     return undefined;
   }
 
-  /** Keeps a sequence; the one that was kept the longest goes where there are too many. */
+  /** Keeps a sequence; beyond the limit the oldest is released. */
   keep(sequenceId: number, tokens: Int32Array): void {
     this.#entries.set(sequenceId, tokens);
     const alike = this.#byLength.get(tokens.length);

@@ -8,10 +8,10 @@ import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
-/** States and tokens of a request's grammar together. */
+/** Most states and tokens of a request's grammar together. */
 const LARGEST_GRAMMAR = 2 ** 18;
 const GREATEST_RANDOM_SEED = 2 ** 31;
-/** Tokens of a text completion unless the request says otherwise, as OpenAI and vLLM have it. */
+/** Default tokens of a text completion, as in OpenAI's API and vLLM. */
 const COMPLETION_TOKENS = 16;
 /** Most UTF-16 units of all bad words together: the workers tokenize them, and sample no token meanwhile. */
 const LONGEST_BAD_WORDS = 4096;
@@ -22,7 +22,7 @@ export interface ChoiceOptions {
   readonly n: number;
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** `maxNewTokens` is what the request wants; the context may leave less. */
+  /** `maxNewTokens` is the requested number; the context may leave less. */
   readonly sampling: SamplingSettings;
   readonly seed: number;
   readonly grammar: TokenGrammar | TextGrammar | undefined;
@@ -105,14 +105,17 @@ function commonOptions(
   };
 }
 
-/** A seed of OpenAI's API, which may be negative, with a number added: counted around from 0 to the greatest safe integer. */
+/**
+ * Adds a number to a seed of OpenAI's API, which may be negative; the result wraps within 0 to the largest safe
+ * integer.
+ */
 export function seedPlus(seed: number, number: number): number {
   const rest = Number.MAX_SAFE_INTEGER - number;
   if (seed > rest) return seed - rest - 1;
   return seed < -number ? seed + number + Number.MAX_SAFE_INTEGER + 1 : seed + number;
 }
 
-/** @throws ApiError 400 for more text than is tokenized next to sampling */
+/** @throws ApiError 400 for more text than can be tokenized next to sampling */
 function checkedBadWords(words: readonly string[]): readonly string[] {
   const length = words.reduce((sum, word) => sum + word.length, 0);
   if (length <= LONGEST_BAD_WORDS) return words;
@@ -134,9 +137,9 @@ function biasOf(
 }
 
 /**
- * The automaton of the JSON that a request wants; undefined where it wants none. Compiling it takes a while, so this comes
- * before the rest of the request is looked at.
- * @throws ApiError 400 for a schema that the model cannot keep to
+ * The automaton of the requested JSON; undefined if none is requested. Compiling it takes a while, so it comes before
+ * the other checks of the request.
+ * @throws ApiError 400 for a schema that is not supported
  */
 export async function jsonGrammarOf(
   { response_format, token_grammar }: ChatRequest | CompletionRequest,

@@ -5,20 +5,20 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { badRequest } from './errors.ts';
 import { NEUTRAL, WITHOUT_EFFECT } from './schemas.ts';
 
-/** Deepest nesting of a request: what is deeper overflows recursive code. */
+/** Deepest nesting of a request: deeper ones overflow recursive code. */
 const DEEPEST = 64;
-/** Most entries that all objects of a request have together: each takes microseconds, in which no other request is answered. */
+/** Most entries of all objects of a request together: each takes microseconds, which block other requests. */
 const MAX_ENTRIES = 50_000;
 /**
- * Entries of a list or object among which a fault is looked for. To list the faults of a million takes seconds, in which no other
- * request is answered. More than any limit of the schemas, so that what is too long is always found.
+ * Entries of a list or object that are searched for faults. Listing the faults of a million takes seconds, which block
+ * other requests. The number is larger than any limit of the schemas, so lists that are too long are always found.
  */
 const MAX_NAMED = 5000;
 
 /**
  * Compiles the check of a request's body.
- * @param refuse looks for what the schema does not: by default, fields of OpenAI's API that have no effect
- * @returns a function that gives the body with its type, or throws ApiError 400 naming the first field that does not fit
+ * @param refuse rejects more than the schema: by default, fields of OpenAI's API without an effect
+ * @returns a function that returns the typed body, or throws ApiError 400 naming the first field that does not fit
  */
 export function bodyParser<Schema extends TSchema>(
   schema: Schema,
@@ -45,7 +45,7 @@ export function bodyParser<Schema extends TSchema>(
   };
 }
 
-/** Fields of a request that change nothing here. */
+/** Fields of a request that have no effect here. */
 export function fieldsWithoutEffect(body: object): string[] {
   return WITHOUT_EFFECT.filter(name => name in body && (body as JsonObject)[name] !== null);
 }
@@ -69,7 +69,7 @@ function shortened(value: unknown): unknown {
   );
 }
 
-/** Refuses what is nested too deep, and objects of too many entries. */
+/** Rejects deeper nesting, and objects with too many entries. */
 function refuseExcess(body: object): void {
   const open: { readonly value: object; readonly depth: number }[] = [{ value: body, depth: 1 }];
   let entries = 0;

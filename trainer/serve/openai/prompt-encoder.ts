@@ -10,9 +10,9 @@ export const LONGEST_SHORT = 8192;
 const MS_A_CHARACTER = 0.001;
 
 /**
- * Tokenizes the prompts of many clients, and renders their messages by the chat template. A megabyte takes seconds, and the
- * patterns and templates of a stranger's model may never end, so all of it is done in two processes with limits: one for short
- * texts, which never wait for long ones, and one for long texts, which starts with the first of them.
+ * Tokenizes the prompts of many clients, and renders their messages by the chat template. A megabyte takes seconds, and
+ * the patterns and templates of an untrusted model may never end. So two processes with limits do all of it: one for
+ * short texts, which never wait for long ones, and one for long texts, which starts with the first of them.
  */
 export class PromptEncoder {
   readonly #short: TextProcess;
@@ -37,7 +37,10 @@ export class PromptEncoder {
     return ids === null ? undefined : Array.from(ids as Int32Array);
   }
 
-  /** Encodes texts that others will encode without a limit. @throws as {@link encode} */
+  /**
+   * Encodes texts that will later be encoded without a limit.
+   * @throws as {@link encode}
+   */
   async tryTexts(texts: readonly string[], signal?: AbortSignal): Promise<void> {
     const length = texts.reduce((sum, text) => sum + text.length, 0);
     await this.#by(length).run({ kind: 'try', texts }, MS_A_CHARACTER * length, signal);
@@ -76,14 +79,16 @@ export class PromptEncoder {
   }
 }
 
-/** Longest text that a template may make, in UTF-16 units: twice the largest body of a request. */
+/** Longest result of a template, in UTF-16 units: twice the largest body of a request. */
 const MAX_RENDERED = 8 * 2 ** 20;
-/** Characters of a text that are looked at first, for each token that there may be. */
+/** Characters in the first part of a text, for each possible token. */
 const CHARACTERS_A_TOKEN = 8;
 
 /** Work on texts with one tokenizer. */
 export type TextJob =
-  /** A text, and how many tokens of it are of use. Replied with an Int32Array, or null where there are far too many. */
+  /**
+   * A text, and the most tokens of it that are needed. Replied with an Int32Array, or null if there are far too many.
+   */
   | { readonly kind: 'encode'; readonly text: string; readonly most: number }
   /** Texts that are only tried: replied with null. */
   | { readonly kind: 'try'; readonly texts: readonly string[] }
@@ -130,10 +135,10 @@ export function perform(job: TextJob, tokenizer: Tokenizer): unknown {
 const PROGRAM = fileURLToPath(new URL('./text-program.ts', import.meta.url));
 /** Time for a tokenizer to be built from its files. The largest published ones take about two seconds. */
 const LOAD_LIMIT_MS = 30_000;
-/** A job may take so long, and this many times what it is expected to take. */
+/** Least time limit of a job, and its limit as a multiple of the expected time. */
 const JOB_LIMIT_MS = 2000;
 const LIMIT_FACTOR = 20;
-/** A process that keeps no limit itself is killed so much later. */
+/** A process that does not keep a limit itself is killed this much later. */
 const GRACE_MS = 3000;
 const MIB = 2 ** 20;
 /** Heap of the process, and what each byte of the tokenizer's files adds to it, in MiB. */
@@ -165,7 +170,7 @@ export class TextJobError extends Error {
 
 interface Waiting {
   readonly job: TextJob;
-  /** The next job is that with the least of it, in milliseconds of the process's clock. */
+  /** Scheduling key in milliseconds of the process's clock; the lowest is next. */
   readonly due: number;
   readonly limitMs: number;
   readonly resolve: (value: unknown) => void;
@@ -173,9 +178,9 @@ interface Waiting {
 }
 
 /**
- * A process that does jobs with one tokenizer, one after the other, each within its limits of time and memory. It starts with
- * the first job, and again after it ended. Next is the job that was first to come, were a long one to come later by about the
- * time that it takes: short ones go ahead, but none is overtaken for long.
+ * A process that does jobs with one tokenizer, one after the other, each within its limits of time and memory. It
+ * starts with the first job, and again after it ended. Jobs run in order of arrival plus about their expected time:
+ * short ones overtake long ones, but no job is overtaken for long.
  */
 export class TextProcess {
   readonly #files: { readonly [name: string]: string };
@@ -306,7 +311,7 @@ export class TextProcess {
     this.#next();
   }
 
-  /** Ends the process. The job that it was at fails; the next one gets a new process. */
+  /** Ends the process. Its present job fails; the next one gets a new process. */
   #end(error: Error): void {
     clearTimeout(this.#timer);
     this.#child?.kill('SIGKILL');

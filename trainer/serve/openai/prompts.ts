@@ -5,13 +5,19 @@ import type { LanguageModel } from './language-model.ts';
 import { TextJobError, TextLimitError } from './prompt-encoder.ts';
 import type { ChatRequest, CompletionRequest, RequestMessage } from './schemas.ts';
 
-/** Places that a chat takes: one for each choice. @throws ApiError 400 for more than there are */
+/**
+ * Places of a chat: one for each choice.
+ * @throws ApiError 400 for more than the limit
+ */
 export function chatPlaces({ n }: ChatRequest, mostChoices: number): number {
   if ((n ?? 1) <= mostChoices) return n ?? 1;
   throw badRequest(`n is more than the ${mostChoices} choices of this server`, 'n');
 }
 
-/** Places that a request takes: one for each choice of each prompt. @throws ApiError 400 for more than there are */
+/**
+ * Places of a request: one for each choice of each prompt.
+ * @throws ApiError 400 for more than the limit
+ */
 export function completionPlaces(request: CompletionRequest, mostChoices: number): number {
   const { length } = severalPrompts(request);
   const n = request.n ?? 1;
@@ -39,8 +45,8 @@ export async function conversationPrompt(
 }
 
 /**
- * The token ids of each prompt of a completion request; others are answered between them.
- * @param signal aborted when the client went away
+ * The token ids of each prompt of a completion request; other requests are answered in between.
+ * @param signal aborted when the client disconnects
  * @throws ApiError 400 for a prompt that does not fit the context
  */
 export async function completionPrompts(
@@ -58,8 +64,9 @@ export async function completionPrompts(
 }
 
 /**
- * The token ids of a text. One that cannot fit the context is refused by its length, and otherwise by the tokens of its beginning.
- * @param signal aborted when the client went away
+ * The token ids of a text. A text that cannot fit the context is rejected by its length, or by the tokens of its
+ * beginning.
+ * @param signal aborted when the client disconnects
  * @throws ApiError 400
  */
 export async function encoded(
@@ -115,13 +122,11 @@ type Conversation = Pick<
 >;
 
 /**
- * The text that a conversation is as a prompt, by the tokenizer's chat template.
- *
- * `continue_final_message` leaves the assistant's last message open: the prompt is that of the messages before it with the
- * opening of the assistant's turn, and then its unchanged text. This is how rollouts prime responses, so that the
- * tokens are those that a policy was trained on.
- * @param signal aborted when the client went away
- * @throws ApiError 400 for messages that the template cannot take, or takes too much time or memory for
+ * The prompt text of a conversation, by the tokenizer's chat template. `continue_final_message` leaves the assistant's
+ * last message open: the prompt is that of the messages before it with the opening of the assistant's turn, and then
+ * its unchanged text. Rollouts prime responses in this way, so the tokens are those that a policy was trained on.
+ * @param signal aborted when the client disconnects
+ * @throws ApiError 400 for messages that the template rejects, or for which it needs too much time or memory
  */
 export async function chatPrompt(
   request: Conversation,
@@ -172,7 +177,7 @@ export async function chatPrompt(
   }
 }
 
-/** A message as templates take it: its content as one text, the arguments of calls as objects. */
+/** A message in the form of templates: its content as one text, the arguments of calls as objects. */
 function templateMessage(message: RequestMessage, index: number): JsonObject {
   const { role, content, tool_calls, name, tool_call_id, reasoning_content } = message;
   const text = Array.isArray(content) ? content.map(part => part.text).join('') : (content ?? '');

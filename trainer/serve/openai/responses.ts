@@ -5,7 +5,7 @@ import type { Choice, ChoiceDelta } from './choice.ts';
 import type { LanguageModel } from './language-model.ts';
 import type { ChoiceOptions } from './options.ts';
 
-/** In place of −∞, which JSON does not have; as vLLM. */
+/** Replaces −∞, which JSON does not have, as in vLLM. */
 const LEAST_LOG_PROB = -9999;
 
 export interface Usage {
@@ -14,7 +14,7 @@ export interface Usage {
   readonly total_tokens: number;
 }
 
-/** Fields that every object of one reply has. */
+/** Fields of every object of one reply. */
 export interface ReplyHead {
   readonly id: string;
   readonly object: string;
@@ -86,10 +86,10 @@ export function chatDelta(
   };
 }
 
-/** The prompt that is repeated before a completion, where the request asks for it. */
+/** The prompt to repeat before a completion, if requested. */
 export interface Echo {
   readonly text: string;
-  /** Log-probabilities of the prompt's tokens; absent where none are wanted. */
+  /** Log-probabilities of the prompt's tokens; absent if not requested. */
   readonly logProbs?: Float32Array;
 }
 

@@ -51,7 +51,7 @@ export const SAMPLING_FIELDS = {
   stop_token_ids: orNull(Type.Array(Type.Integer({ minimum: 0 }), { maxItems: MAX_STOP_TOKENS })),
 };
 
-/** Automaton over token ids that a response follows, see `trainer/generation/grammar.ts`. */
+/** Automaton over token ids for a response, see `trainer/generation/grammar.ts`. */
 export const TOKEN_GRAMMAR = orNull(
   Type.Object(
     {
@@ -70,7 +70,7 @@ export const TOKEN_GRAMMAR = orNull(
   ),
 );
 
-/** Fields that both routes have: OpenAI's, and vLLM's where OpenAI has none. */
+/** Fields of both routes: OpenAI's, and vLLM's where OpenAI has none. */
 const COMMON = {
   /** Absent: the model that the server was started with. */
   model: orNull(Type.String({ minLength: 1 })),
@@ -99,7 +99,7 @@ const COMMON = {
   metadata: orNull(FewFields),
 };
 
-/** Fields of OpenAI's API that change nothing here; a reply to a request with one says so in a header. */
+/** Fields of OpenAI's API without an effect here; the reply lists them in a header. */
 export const WITHOUT_EFFECT: readonly string[] = [
   'user',
   'safety_identifier',
@@ -113,7 +113,7 @@ export const WITHOUT_EFFECT: readonly string[] = [
   'verbosity',
 ];
 
-/** Fields that have no effect on this server, each with the value that asks for none. */
+/** Fields without an effect on this server, each with its neutral value. */
 export const NEUTRAL: Readonly<Record<string, unknown>> = {
   best_of: 1,
   suffix: '',

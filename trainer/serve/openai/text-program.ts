@@ -4,15 +4,18 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { type FromTextProgram, perform, type ToTextProgram } from './prompt-encoder.ts';
 
 /**
- * The program of a {@link TextProcess}: it does one job after the other with the tokenizer of the files that the first message
- * holds. Patterns and templates are a stranger's, so a job ends at its time limit; one that fills the memory ends the process.
+ * The program of a {@link TextProcess}: it does one job after the other with the tokenizer in the first message.
+ * Patterns and templates are untrusted, so a job ends at its time limit; one that fills the memory ends the process.
  */
 
 /** Global name under which {@link SCRIPT} finds its work. */
 const WORK = 'ragenTextWork';
 const SCRIPT = new Script(`globalThis.${WORK}()`);
 
-/** Does work that is interrupted at its limit, in the middle of matching a pattern, too. @throws Error, then with its code */
+/**
+ * Runs work and interrupts it at its limit, even while a pattern matches.
+ * @throws Error with a code at the limit
+ */
 function within<T>(limitMs: number, work: () => T): T {
   (globalThis as { [name: string]: unknown })[WORK] = work;
   return SCRIPT.runInThisContext({ timeout: Math.ceil(limitMs) }) as T;

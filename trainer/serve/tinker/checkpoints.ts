@@ -12,13 +12,16 @@ import { ApiError, badRequest } from '../openai/errors.ts';
 import type { AdapterWeights } from './samplers.ts';
 
 const INFO_FILE = 'tinker.json';
-/** Name of a checkpoint: one part of a path, which no file system reads as something else. */
+/** Name of a checkpoint: one part of a path that every file system reads in the same way. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
-/** A folder that is written, or was overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process lives. */
+/**
+ * A folder in progress, or overwritten while it is read: `.<process>.<its start>.<id>`, for as long as that process
+ * lives.
+ */
 const HIDDEN = /^\.(?:(\d{1,10})\.(\d*)\.)?[0-9a-f-]{36}$/;
 const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
-/** Checkpoints of one share. */
+/** Most checkpoints of one share. */
 const MAX_CHECKPOINTS = 1000;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
@@ -27,10 +30,10 @@ export type CheckpointKind = keyof typeof KINDS;
 
 /** Facts of a checkpoint besides its adapter, in `tinker.json`. */
 interface CheckpointInfo {
-  /** Differs between checkpoints that had the same name one after the other. */
+  /** Distinguishes consecutive checkpoints with the same name. */
   readonly id: string;
   readonly base_model: string;
-  /** Hash of the key that wrote it: with another key it is not found. */
+  /** Hash of the key that wrote it; other keys do not find it. */
   readonly owner: string;
   /** The group that its limits are for: `key <owner>`, or `address <address>` where keys are made up. */
   readonly share: string;
@@ -65,7 +68,7 @@ export class Checkpoints {
   readonly #folder: string;
   readonly #maxBytes: number;
   readonly #isUsed: (id: string) => boolean;
-  /** Checkpoints by folder, with the bytes of their files, and those that are being written. */
+  /** Checkpoints by folder, with the bytes of their files, including those in progress. */
   readonly #known = new Map<string, KnownCheckpoint>();
   /** Folders of checkpoints that were overwritten while a sampler used them, by id. */
   readonly #superseded = new Map<string, string>();
@@ -73,7 +76,7 @@ export class Checkpoints {
   readonly #ready: Promise<unknown>;
 
   /**
-   * @param maxBytes that the checkpoints of one share may take
+   * @param maxBytes limit of the checkpoints of one share
    * @param isUsed true for the id of a checkpoint that a sampler uses: it is kept when it is overwritten
    */
   constructor(folder: string, maxBytes: number, isUsed: (id: string) => boolean) {
@@ -184,7 +187,10 @@ export class Checkpoints {
     return { key: checkpoint.id, lora, read };
   }
 
-  /** The folder of a sampler's checkpoint: its own, or a hidden one after it was overwritten. @throws ApiError 404 where it is gone */
+  /**
+   * The folder of a sampler's checkpoint: its own, or a hidden one after it was overwritten.
+   * @throws ApiError 404 if it no longer exists
+   */
   async folderOf({ folder, id }: FoundCheckpoint): Promise<string> {
     for (const place of [folder, hiddenFolder(folder, id)]) {
       if ((await currentInfo(place))?.id === id) return place;
@@ -192,7 +198,7 @@ export class Checkpoints {
     throw new ApiError(404, 'the checkpoint of this sampler was deleted, or has expired');
   }
 
-  /** Removes overwritten checkpoints that no sampler uses any more. */
+  /** Removes overwritten checkpoints that no sampler uses. */
   async sweep(): Promise<void> {
     for (const [id, folder] of this.#superseded) {
       if (this.#isUsed(id)) continue;
@@ -201,7 +207,7 @@ export class Checkpoints {
     }
   }
 
-  /** Reads what is there, and removes hidden folders of processes that have ended. */
+  /** Reads existing checkpoints, and removes hidden folders of processes that have ended. */
   async #readAll(): Promise<void> {
     for (const model of await namesIn(this.#folder)) {
       for (const parent of Object.keys(KINDS).map(kind => join(this.#folder, model, kind))) {
@@ -224,7 +230,7 @@ export class Checkpoints {
     return this.#known.get(folder);
   }
 
-  /** Removes checkpoints of all keys that have expired; one that cannot be removed is no fault of who saves. */
+  /** Removes expired checkpoints of all keys; a failure does not affect the save. */
   async #removeExpired(): Promise<void> {
     for (const [folder, known] of this.#known) {
       if (isCurrent(known)) continue;
@@ -243,7 +249,7 @@ export class Checkpoints {
     const isFull = others.length >= MAX_CHECKPOINTS;
     if (!isFull && all <= this.#maxBytes) return;
     if (canBeOld) {
-      // Somebody else may have removed some meanwhile; those that are being written are hidden.
+      // Others may have removed some meanwhile; those in progress are hidden.
       for (const [folder] of others) if (NAME.test(basename(folder))) await this.#read(folder);
       return this.#checkRoom(share, but, bytes, false);
     }
@@ -256,7 +262,7 @@ export class Checkpoints {
     );
   }
 
-  /** Takes a checkpoint away, so that no reader sees a part of it; one that is used stays in a hidden folder. */
+  /** Removes a checkpoint in one step, so no reader sees a part of it; one in use stays in a hidden folder. */
   async #retire(folder: string, isUsed = (_: string) => false): Promise<void> {
     const id = (await readInfo(folder))?.id ?? randomUUID();
     const hidden = hiddenFolder(folder, id);

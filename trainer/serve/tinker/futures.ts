@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ApiError, badRequest } from '../openai/errors.ts';
 
-/** Results stay readable so long after they were delivered, since a reply can get lost. */
+/** Time that results stay readable after their delivery, because a reply can get lost. */
 const KEPT_MS = 600_000;
 /** Bytes of results that are kept, about those of an entry itself, and results of a session that wait to be read. */
 const KEPT_BYTES = 256 * 2 ** 20;
@@ -16,11 +16,11 @@ export type Result = Uint8Array | object;
 
 /** An operation to submit. */
 export interface Submission {
-  /** Names it: what is submitted again under its id is done once. */
+  /** Id of the operation: resubmitted under the same id, it is done once. */
   readonly id: string;
   /** Hash of its content. */
   readonly content: string;
-  /** Error where other content has the id. */
+  /** Error if the id belongs to other content. */
   readonly conflict: string;
 }
 
@@ -28,9 +28,9 @@ export interface Submission {
 interface Reader {
   /** Hash of its key. */
   readonly owner: string;
-  /** The group that the room of its results is for. */
+  /** The group that shares the room for results. */
   readonly share: string;
-  /** When its client was last heard of. */
+  /** Time of its client's last request. */
   seenAt: number;
 }
 
@@ -43,7 +43,7 @@ interface Future {
   bytes: number;
 }
 
-/** Operations that were submitted, until their results have been read. */
+/** Submitted operations, until their results have been read. */
 export class Futures<Session extends Reader> {
   /** Start of all request ids: those of a server that ran before are not known. */
   readonly #prefix = `${randomUUID()}:`;
@@ -104,7 +104,7 @@ export class Futures<Session extends Reader> {
     return result;
   }
 
-  /** Drops results that were read long ago, and all of sessions that are gone. */
+  /** Drops results that were read long ago, and all results of ended sessions. */
   sweep(isGone: (reader: Session) => boolean): void {
     for (const [id, { reader, deliveredAt }] of this.#futures) {
       const old = deliveredAt !== null && performance.now() - deliveredAt > KEPT_MS;
@@ -112,7 +112,7 @@ export class Futures<Session extends Reader> {
     }
   }
 
-  /** Counts a result. Where there is no room, the share with most bytes loses its oldest, so that no other does. */
+  /** Counts a result. Without room, the share with the most bytes loses its oldest result. */
   #keep(id: string, future: Future, result: Result): void {
     if (this.#futures.get(id) !== future) return;
     future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
@@ -143,7 +143,7 @@ export class Futures<Session extends Reader> {
   }
 }
 
-/** The reply about an operation that failed: by its request, or by the server. */
+/** The reply about a failed operation: the fault of its request, or of the server. */
 function failureOf(error: unknown): { readonly error: string; readonly category: 'user' | 'server' } {
   const { message, name, status = 500 } = error as ApiError;
   return { error: message, category: USER_ERRORS.has(name) || status < 500 ? 'user' : 'server' };

@@ -91,7 +91,7 @@ function readDatum(
   const known = ['target_tokens', ...names];
   const other = [...inputs.keys()].find(name => !known.includes(name));
   if (other !== undefined) throw refuse(other, ` is not an input of this loss: it takes ${known.join(', ')}`);
-  /** Fills in an input behind the first place, which nothing predicts. */
+  /** Fills in an input after the first place, which nothing predicts. */
   const input = <A extends Float32Array | Int32Array>(name: string, into: A): A => {
     const { values, shape } = inputs.get(name) ?? {};
     if (!values || !shape) throw refuse(name, ' is missing: send one for each input token');

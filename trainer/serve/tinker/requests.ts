@@ -7,7 +7,7 @@ import { bodyParser } from '../openai/parse.ts';
 export const MAX_TEXT = 1024;
 export const GREATEST_INTEGER = 2 ** 31 - 1;
 
-/** A field that SDKs leave out, or send as null. */
+/** A field that SDKs leave out or send as null. */
 export const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
 export const Id = Type.String({ minLength: 1, maxLength: MAX_TEXT });
 export const SequenceId = Type.Integer({ minimum: 0, maximum: GREATEST_INTEGER });
@@ -35,7 +35,7 @@ export function postRoute<Body extends TSchema>(
   app.post(path, async request => reply(parse(request.body), ownerOf(request), request));
 }
 
-/** Hash of a request's key, which tells owners apart. */
+/** Hash of a request's key, which distinguishes owners. */
 export function ownerOf({ headers }: Pick<FastifyRequest, 'headers'>): string {
   return createHash('sha256')
     .update(keyOf(headers) ?? '')

@@ -6,10 +6,13 @@ import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
 
 /** An adapter to sample with. */
 export interface AdapterWeights {
-  /** Names the weights: equal keys have equal weights. */
+  /** Name of the weights: equal keys mean equal weights. */
   readonly key: string;
   readonly lora: LoraConfig;
-  /** The weights, for a policy with this adapter. @throws ApiError where they are gone */
+  /**
+   * The weights, for a policy with this adapter.
+   * @throws ApiError if they no longer exist
+   */
   read(): Promise<Float32Array>;
 }
 
@@ -17,7 +20,7 @@ export interface AdapterWeights {
 export interface SampleTask {
   readonly prompt: Int32Array;
   readonly samples: number;
-  /** Seed of the first sample; the others count on from it. */
+  /** Seed of the first sample; the others count up from it. */
   readonly seed: number;
   readonly sampling: SamplingSettings;
   readonly promptLogProbs: boolean;
@@ -25,7 +28,7 @@ export interface SampleTask {
   readonly topPromptLogProbs: number;
 }
 
-/** A policy that samples, with the adapter that it has now. */
+/** A sampling policy with its present adapter. */
 interface Slot {
   readonly lora: LoraConfig;
   readonly policy: LocalPolicy;
@@ -41,23 +44,23 @@ interface Waiting {
   fail(error: unknown): void;
 }
 
-/** Prefixes of a prompt that are computed at once for their most probable next tokens. */
+/** Prefixes of a prompt that are computed together for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
-/** A request with a ready policy goes first only while nobody has waited so long for one. */
+/** A request with a ready policy goes first only until another has waited this long for one. */
 const MAX_OVERTAKEN_MS = 5_000;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
 /**
- * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a request takes one
- * that has its version, or waits for its turn and one that nobody uses.
+ * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a
+ * request takes one with its version, or waits for its turn and an idle one.
  */
 export class SamplerPool {
   readonly #base: LocalPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** The first that no policy has the weights of gets the next one that is idle. */
+  /** The first request without a ready policy gets the next idle one. */
   readonly #waiting = new Set<Waiting>();
   #loading: Promise<void> | undefined;
   #nextSequence = FIRST_SEQUENCE;
@@ -97,7 +100,10 @@ export class SamplerPool {
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
-  /** A policy with these weights, which counts as in use. @param signal ends the wait for one */
+  /**
+   * A policy with these weights, marked as in use.
+   * @param signal ends the wait for one
+   */
   async #acquire(weights: AdapterWeights, signal: AbortSignal): Promise<Slot> {
     signal.throwIfAborted();
     const { promise, resolve: take, reject: fail } = Promise.withResolvers<Slot>();
@@ -113,7 +119,9 @@ export class SamplerPool {
     return promise.finally(() => signal.removeEventListener('abort', leave));
   }
 
-  /** Gives requests the policies with their weights, and has the first without one loaded into a policy that is idle. */
+  /**
+   * Gives requests the policies with their weights, and loads the weights of the first one without into an idle policy.
+   */
   #dealOut(): void {
     let first: Waiting | undefined;
     for (const request of this.#waiting) {
@@ -142,7 +150,7 @@ export class SamplerPool {
     this.#dealOut();
   }
 
-  /** Loads weights into an idle policy, of their shape where there is one; into none where all are in use by now. */
+  /** Loads weights into an idle policy, preferably of their shape; into none if all are in use by now. */
   async #fill({ key, lora, read }: AdapterWeights): Promise<void> {
     const flat = await read();
     let slot = this.#slots.find(one => one.open === 0 && isDeepStrictEqual(one.lora, lora));
@@ -215,7 +223,7 @@ export class SamplerPool {
 
 const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
 
-/** log p of the tokens behind the first `from` of each sequence, under the distribution of temperature 1 without cuts. */
+/** log p of the tokens after the first `from` of each sequence, under the full distribution of temperature 1. */
 async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly Int32Array[]) {
   const some = sequences.filter(({ length }) => length > from);
   const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);

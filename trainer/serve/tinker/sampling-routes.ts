@@ -22,7 +22,7 @@ import type { TinkerServer } from './server.ts';
 /** Seeds are taken modulo this. */
 const SEEDS = 2 ** 31;
 const MAX_STOPS = 64;
-/** Fields that ask for more than the server has. */
+/** Fields that the server does not support. */
 const UNSUPPORTED = [
   'topk_sample_logprobs',
   'target_prompt_logprobs',
@@ -89,7 +89,7 @@ export function samplingRoutes(app: FastifyInstance, server: TinkerServer): void
         .then(weights => server.samplers.sample(weights, task, session.ended.signal));
       return work.then(encodeSampleResponse).finally(leave);
     };
-    // Numbers of samplers that were copied between processes are larger than what JSON keeps apart.
+    // Numbers of samplers that were copied between processes are too large for JSON to keep exact.
     const known = Number.isSafeInteger(number) ? number : randomUUID();
     const conflict = `seq_id ${number} was used for another sample`;
     const submission = { id: `${id}:${known}`, content: hashOf(body), conflict };

@@ -15,10 +15,12 @@ import type { LoraSettings } from './requests.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
 import { TrainingModel } from './training-model.ts';
 
-/** Alpha of every adapter, as the service and SkyRL have it. */
+/** Alpha of every adapter, as in the service and SkyRL. */
 const ALPHA = 32;
 const MAX_RANK = 256;
-/** Sessions of a share, its sampling requests at once, and bytes of its training requests that wait or run. */
+/**
+ * Most sessions of a share, its concurrent sampling requests, and bytes of its waiting and running training requests.
+ */
 const MAX_SESSIONS = 64;
 const MAX_SHARE_SAMPLES = 1024;
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
@@ -26,7 +28,7 @@ const MAX_WAITING_BYTES = 256 * 2 ** 20;
 export const MAX_SESSION_SAMPLES = 256;
 /** Samplers of a Tinker session; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
-/** A Tinker session without a request for so long loses its models where room is needed, and in the end everything. */
+/** A Tinker session that is silent for this long loses its models where room is needed, and eventually everything. */
 const SILENT_MS = 60_000;
 const ENDED_MS = 300_000;
 const SWEEP_MS = 5_000;
@@ -34,7 +36,7 @@ const MLP: readonly LoraModule[] = ['gate_proj', 'up_proj', 'down_proj', 'gate_u
 
 export interface TinkerOptions {
   readonly models: Models;
-  /** Settings that policies are computed with. */
+  /** Settings of the policies. */
   readonly policy: ModelsOptions['policy'];
   /** Folder of the base, which clients read its tokenizer from. */
   readonly folder: string;
@@ -57,7 +59,7 @@ export interface TinkerSession {
   readonly id: string;
   /** Hash of the key that it was created with. */
   readonly owner: string;
-  /** Names what its limits are shared in: `key <owner>`, or `address <address>` where keys are made up. */
+  /** Name of the group that shares its limits: `key <owner>`, or `address <address>` where keys are made up. */
   readonly share: string;
   seenAt: number;
   readonly models: Map<string, TrainingModel>;
@@ -73,10 +75,10 @@ export interface Sampler {
   readonly id: string;
   /** Hash of the request for it. */
   readonly content: string;
-  /** `tinker://` path that it was made from. */
+  /** `tinker://` path of its checkpoint. */
   readonly path: string | null;
   readonly checkpoint?: FoundCheckpoint;
-  /** Null: the base alone. */
+  /** Null: the base without an adapter. */
   readonly weights: () => Promise<AdapterWeights | null>;
 }
 
