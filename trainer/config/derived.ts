@@ -6,6 +6,7 @@ import { usesProximal } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
+import { changedSamplingFields } from '../generation/remote/sampling-fields.ts';
 import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
 import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
@@ -119,18 +120,9 @@ type SamplingSection = Pick<
 >;
 
 /** The first setting by which tokens are not sampled from softmax(logits / temperature); undefined for none. */
-export function distributionChange(section: SamplingSection): keyof SamplingSection | undefined {
-  const changes: { readonly [key in keyof SamplingSection]?: boolean } = {
-    top_k: section.top_k > 0,
-    top_p: section.top_p < 1,
-    min_p: section.min_p > 0,
-    repetition_penalty: section.repetition_penalty !== 1,
-    presence_penalty: section.presence_penalty !== 0,
-    frequency_penalty: section.frequency_penalty !== 0,
-    logit_bias: Object.keys(section.logit_bias).length > 0,
-    bad_words: section.bad_words.length > 0,
-  };
-  return (Object.keys(changes) as (keyof SamplingSection)[]).find(key => changes[key]);
+export function distributionChange(section: SamplingSection): string | undefined {
+  const { temperature: _, ...changed } = changedSamplingFields(samplingDistribution(section));
+  return Object.keys(changed)[0];
 }
 
 /** The loss as the policy's update takes it. */

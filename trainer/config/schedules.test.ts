@@ -1,7 +1,7 @@
 import t from 'tap';
 import { needsReference } from './derived.ts';
 import { scheduledValue, settingsAt } from './schedules.ts';
-import type { CoefficientSchedule } from './sections/schedules.ts';
+import type { CoefficientSchedule } from './sections/algorithm.ts';
 import { settingsOf } from './settings.test-data.ts';
 
 const schedule = (over: Partial<CoefficientSchedule>): CoefficientSchedule => ({

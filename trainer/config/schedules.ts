@@ -1,7 +1,7 @@
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { lossSettings } from './derived.ts';
-import type { CoefficientSchedule } from './sections/schedules.ts';
+import type { CoefficientSchedule } from './sections/algorithm.ts';
 import type { Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 

@@ -1,10 +1,8 @@
 import type { Static } from 'typebox';
 import Type from 'typebox';
-import { AlgorithmSettings, LossConfig, OptimizerConfig } from './sections/algorithm.ts';
-import { EndpointSection } from './sections/endpoint.ts';
-import { PolicySettings } from './sections/policy.ts';
+import { AlgorithmSettings, LossConfig, OptimizerConfig, SchedulesSettings } from './sections/algorithm.ts';
+import { EndpointSection, PolicySettings } from './sections/policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';
-import { SchedulesSettings } from './sections/schedules.ts';
 import {
   aboveZero,
   choice,

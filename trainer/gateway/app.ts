@@ -7,7 +7,7 @@ import { parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
 import { ApiError, badRequest } from '../serve/openai/errors.ts';
-import { apiErrorOf, completionRoutes } from '../serve/openai/routes.ts';
+import { apiErrorOf, completionRoutes, refuseUnknown, sendError } from '../serve/openai/routes.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 import { MODEL_NAME, type RolloutModel } from './rollout-model.ts';
 import type { WorkQueue } from './work-queue.ts';
@@ -233,15 +233,9 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   app.setErrorHandler((error, request, reply) => {
     // Nobody reads further requests from the connection of an upgrade.
     if (wantsUpgrade(request)) reply.header('connection', 'close');
-    const failure = apiErrorOf(error);
-    if (failure.retryAfterS !== undefined) reply.header('retry-after', failure.retryAfterS);
-    return reply.status(failure.status).send(failure.body);
+    return sendError(error, request, reply);
   });
-  app.setNotFoundHandler(({ method, url }) => {
-    throw new ApiError(404, `there is no ${method} ${url.split('?')[0].slice(0, 200)} here`, {
-      code: 'unknown_url',
-    });
-  });
+  app.setNotFoundHandler(refuseUnknown);
   app.removeContentTypeParser('text/plain');
 
   // A hook and not the handler, so that a body is read only for those who may send one.

@@ -9,10 +9,17 @@ import { Access, type AccessSettings } from './access.ts';
 import { batchRoute } from './batch-route.ts';
 import { Budget } from './capacity.ts';
 import type { Models } from './models.ts';
-import { ApiError, badRequest, clientGone } from './openai/errors.ts';
+import { badRequest, clientGone } from './openai/errors.ts';
 import { bodyParser } from './openai/parse.ts';
 import { chatPrompt, encoded } from './openai/prompts.ts';
-import { apiErrorOf, type CompletionEnd, type CompletionHost, completionRoutes } from './openai/routes.ts';
+import {
+  apiErrorOf,
+  type CompletionEnd,
+  type CompletionHost,
+  completionRoutes,
+  refuseUnknown,
+  sendError,
+} from './openai/routes.ts';
 import {
   DetokenizeRequestSchema,
   LoadAdapterSchema,
@@ -77,18 +84,10 @@ export function createServeApp({
     reply.raw.once('close', giveBack);
   });
   app.setErrorHandler((error, request, reply) => {
-    const problem = apiErrorOf(error);
-    if (problem.status >= 500) request.log.error(error);
-    if (problem.retryAfterS !== undefined) reply.header('retry-after', problem.retryAfterS);
-    if (problem.status === 401) reply.header('www-authenticate', 'Bearer');
-    return reply.status(problem.status).send(problem.body);
+    if (apiErrorOf(error).status === 401) reply.header('www-authenticate', 'Bearer');
+    return sendError(error, request, reply);
   });
-  app.setNotFoundHandler(request => {
-    const { method, url } = request;
-    throw new ApiError(404, `there is no ${method} ${url.split('?')[0].slice(0, 200)} here`, {
-      code: 'unknown_url',
-    });
-  });
+  app.setNotFoundHandler(refuseUnknown);
   app.get('/health', async () => ({ status: 'ok' }));
   app.get('/version', async () => ({ version: VERSION }));
   app.get('/metrics', async (_, reply) =>

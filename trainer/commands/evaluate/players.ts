@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { hasValueHead } from '../../config/derived.ts';
-import type { EndpointSection } from '../../config/sections/endpoint.ts';
+import type { EndpointSection } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/model-name.ts';

@@ -154,17 +154,16 @@ interface SweepPoint {
   readonly override: string;
 }
 
+function pointOf(key: string, value: Json): SweepPoint {
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const label = `${key.split('.').at(-1)}_${text.replace(/[^A-Za-z0-9._-]+/g, '_')}`;
+  return { label, override: `${key}=${text}` };
+}
+
 /** Every combination of one value of each key; a single empty one without keys. */
 function combinations(grid: readonly (readonly [key: string, values: readonly Json[]])[]): SweepPoint[][] {
   return grid.reduce<SweepPoint[][]>(
-    (points, [key, values]) =>
-      points.flatMap(point =>
-        values.map(value => {
-          const text = typeof value === 'string' ? value : JSON.stringify(value);
-          const label = `${key.split('.').at(-1)}_${text.replace(/[^A-Za-z0-9._-]+/g, '_')}`;
-          return [...point, { label, override: `${key}=${text}` }];
-        }),
-      ),
+    (points, [key, values]) => points.flatMap(point => values.map(value => [...point, pointOf(key, value)])),
     [[]],
   );
 }
@@ -177,10 +176,8 @@ function randomPoints({ points, seed, space }: RandomSearch): SweepPoint[][] {
   const rng = Random.fromSeed(seed);
   return Array.from({ length: points }, (_, i) =>
     Object.entries(space).map(([key, range], k) => {
-      const value = drawnValue(range, rng);
-      const text = typeof value === 'string' ? value : JSON.stringify(value);
-      const label = `${key.split('.').at(-1)}_${text.replace(/[^A-Za-z0-9._-]+/g, '_')}`;
-      return { label: k === 0 ? `p${i}-${label}` : label, override: `${key}=${text}` };
+      const { label, override } = pointOf(key, drawnValue(range, rng));
+      return { label: k === 0 ? `p${i}-${label}` : label, override };
     }),
   );
 }

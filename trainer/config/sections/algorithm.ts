@@ -1,4 +1,4 @@
-import Type from 'typebox';
+import Type, { type Static } from 'typebox';
 import { DEFAULT_ADVANTAGE_SETTINGS as ADVANTAGE } from '../../algorithms/advantages/estimator.ts';
 import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
 import { FILTER_STRATEGIES } from '../../algorithms/filters/registry.ts';
@@ -296,6 +296,45 @@ export const OptimizerConfig = Type.Object(
     final_share: share(0.1),
     /** Keeps an exponential moving average of the policy's weights; null: none. */
     ema: orNull(AveragedWeights),
+  },
+  section,
+);
+
+/** The course of one coefficient over the iterations, in place of its setting. */
+export const CoefficientSchedule = Type.Object(
+  {
+    /** Form of the change; `steps` takes the last of `values` that has begun. */
+    kind: choice(['linear', 'cosine', 'steps'], 'linear'),
+    /** Value before `begin`. */
+    from: Type.Number({ minimum: 0, default: 0 }),
+    /** Value after `end`. */
+    to: Type.Number({ minimum: 0, default: 0 }),
+    /** First iteration of the change, counted from 1. */
+    begin: positive(1),
+    /** Last iteration of the change; null: the last of the run. */
+    end: orNull(Type.Integer({ minimum: 1 })),
+    /** For `steps`: values with their first iterations. */
+    values: Type.Array(Type.Object({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }, strict), {
+      default: [],
+    }),
+  },
+  strict,
+);
+export type CoefficientSchedule = Static<typeof CoefficientSchedule>;
+
+/** Coefficients of the loss that change as the run continues; null: as their settings say. */
+export const SchedulesSettings = Type.Object(
+  {
+    /** Schedule of `loss.entropy_coefficient`. */
+    entropy_coefficient: orNull(CoefficientSchedule),
+    /** Schedule of `loss.kl.coefficient`. */
+    kl_coefficient: orNull(CoefficientSchedule),
+    /** Schedule of `algorithm.kl_in_reward.coefficient`. */
+    kl_in_reward_coefficient: orNull(CoefficientSchedule),
+    /** Schedule of `loss.clip_low`. */
+    clip_low: orNull(CoefficientSchedule),
+    /** Schedule of `loss.clip_high`. */
+    clip_high: orNull(CoefficientSchedule),
   },
   section,
 );

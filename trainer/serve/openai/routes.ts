@@ -153,6 +153,25 @@ export function apiErrorOf(error: unknown): ApiError {
   return new ApiError(500, 'the server failed to answer; its log says why', { code: 'internal_error' });
 }
 
+/** Replies with an error; those of the server itself are logged. */
+export function sendError(
+  error: unknown,
+  { log }: FastifyRequest,
+  reply: FastifyReply,
+  bodyOf = ({ body }: ApiError): object => body,
+): FastifyReply {
+  const problem = apiErrorOf(error);
+  if (problem.status >= 500) log.error(error);
+  if (problem.retryAfterS !== undefined) reply.header('retry-after', problem.retryAfterS);
+  return reply.status(problem.status).send(bodyOf(problem));
+}
+
+/** @throws ApiError 404 for a request without a route */
+export function refuseUnknown({ method, url }: FastifyRequest): never {
+  const asked = `${method} ${url.split('?')[0].slice(0, 200)}`;
+  throw new ApiError(404, `there is no ${asked} here`, { code: 'unknown_url' });
+}
+
 function headersOf({ id, body }: FastifyRequest): Record<string, string> {
   const without = fieldsWithoutEffect(body as object);
   return {

@@ -13,7 +13,7 @@ import {
 } from '../../tinker/proto.ts';
 import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
 import { bodyParser } from '../openai/parse.ts';
-import { apiErrorOf } from '../openai/routes.ts';
+import { sendError } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
@@ -58,10 +58,8 @@ type Found = { readonly session: TinkerSession; readonly model: TrainingModel; r
 export function tinkerRoutes(app: FastifyInstance, server: TinkerServer, anonymous: boolean): void {
   app.addContentTypeParser(PROTOBUF, { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.setErrorHandler((error, request, reply) => {
-    const problem = error instanceof TinkerProtocolError ? badRequest(error.message) : apiErrorOf(error);
-    if (problem.status >= 500) request.log.error(error);
-    if (problem.retryAfterS !== undefined) reply.header('retry-after', problem.retryAfterS);
-    return reply.status(problem.status).send({ detail: problem.message });
+    const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : error;
+    return sendError(fault, request, reply, ({ message: detail }) => ({ detail }));
   });
   sessionRoutes(app, server, anonymous);
   futureRoute(app, server);

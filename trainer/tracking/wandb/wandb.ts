@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import protobuf from 'protobufjs';
 import type { Json } from '../../../shared/json.ts';
+import type { RunSettings } from '../../config/settings.ts';
 import type { MetricSink } from '../tracker.ts';
 
 const BLOCK_BYTES = 32_768;
@@ -61,13 +62,7 @@ function piece(bytes: Uint8Array, type: number): Uint8Array {
   return Buffer.concat([header, bytes]);
 }
 
-export interface WandbSettings {
-  readonly project: string;
-  /** Null: the uploader's default. */
-  readonly entity: string | null;
-  readonly group: string | null;
-  readonly tags: readonly string[];
-}
+type WandbSettings = NonNullable<RunSettings['tracking']['wandb']>;
 
 /** A run's facts besides its numbers. */
 export interface TrackedRun {
