@@ -60,7 +60,7 @@ export function CompareView({ address }: { readonly address: Address }) {
     <div class="row run-controls">
       <div class="row grow outcomes">${ids.map(
         id => html`<span class="tag" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
-        <button type="button" class="link" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
+        <button type="button" class="quiet small" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
       )}</div>
       <${Menu} label="Add runs"><${RunPicker} chosen=${ids} onChange=${pick} /><//>
     </div>
