@@ -623,6 +623,18 @@ t.test('an episode branches into a session on the environment server', { skip },
   await page.getByRole('group', { name: 'Play on by hand' }).getByRole('button', { name: 'Down' }).click();
   await page.locator('.branch-actions li', { hasText: 'Down' }).waitFor();
   t.match(await accessibilityProblems(page), []);
+  await page.locator('.branch .state').press('ArrowRight');
+  await page.locator('.branch-actions li', { hasText: 'Right' }).waitFor();
+  t.match(page.url(), /turn=1/, 'a key on the board of the branch leaves the turn of the page');
+  const undo = page.getByRole('button', { name: 'Undo' });
+  for (const left of [1, 0]) {
+    await undo.click();
+    await page.waitForFunction(
+      count => document.querySelectorAll('.branch-actions li').length === count,
+      left,
+    );
+  }
+  t.ok(await undo.isDisabled(), 'actions of the episode itself are not taken back');
   await ways.getByRole('button', { name: 'optimal' }).click();
   await page.getByText('succeeded, return from here 1').waitFor();
   await page.getByRole('button', { name: 'Close the branch' }).click();
