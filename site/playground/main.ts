@@ -44,22 +44,22 @@ function rewriteAddress(address: Address): void {
   shownHash = location.hash;
 }
 
-/** @param first whether the page begins with it, so that the focus stays where it is */
-function viewOf(address: Address, first: boolean) {
+function viewOf(address: Address) {
   switch (address.view) {
     case 'play':
       return html`<${PlayView} client=${client} session=${session} list=${list} address=${address} />`;
     case 'watch':
       return address.sessionId === undefined
-        ? html`<${SessionWall} client=${client} address=${address} first=${first} onaddress=${rewriteAddress} />`
-        : html`<${SessionReplay} key=${address.sessionId} client=${client} sessionId=${address.sessionId} address=${address} first=${first} />`;
+        ? html`<${SessionWall} client=${client} address=${address} onaddress=${rewriteAddress} />`
+        : html`<${SessionReplay} key=${address.sessionId} client=${client} sessionId=${address.sessionId} address=${address} />`;
     case 'environments':
-      return html`<${EnvironmentsView} client=${client} address=${address} first=${first} />`;
+      return html`<${EnvironmentsView} client=${client} address=${address} />`;
     case 'register':
-      return html`<${RegisterView} client=${client} registrar=${registrar} address=${address} first=${first} />`;
+      return html`<${RegisterView} client=${client} registrar=${registrar} address=${address} />`;
   }
 }
 
+/** @param first whether the page begins with it, so that the focus stays where it is */
 function show(first: boolean): void {
   shownHash = location.hash;
   const address = parseAddress(shownHash);
@@ -73,7 +73,9 @@ function show(first: boolean): void {
     html`<${SiteHeader} current=${NAMES[view]} server="" runs=${runs}><${ConnectionBadge} connection=${client.connection} /><//>`,
     place('head'),
   );
-  render(viewOf(address, first), place('view'));
+  render(viewOf(address), place('view'));
+  // The player takes the focus itself, to where it is played.
+  if (!first && view !== 'play') place('view').querySelector('h1')?.focus({ preventScroll: true });
 }
 
 render(

@@ -206,3 +206,22 @@ t.test('an environment without copies has no undo and says why', { skip }, async
   await page.getByRole('button', { name: 'Reset' }).click();
   await seeFigure(page, 'Step', '0 of');
 });
+
+t.test(
+  'the title of a view has the focus after a link led there, and not where the page begins',
+  { skip },
+  async t => {
+    const { page } = await openPlayground(t, '#/watch');
+    await page.getByText('No session is open here.').waitFor();
+    t.ok(await page.evaluate(() => document.activeElement === document.body));
+    const site = page.getByRole('navigation', { name: 'Site' });
+    for (const [link, title] of [
+      ['Register', 'Register an environment'],
+      ['Environments', 'Environments'],
+      ['Watch', 'Sessions'],
+    ] as const) {
+      await site.getByRole('link', { name: link }).click();
+      await page.locator('h1:focus', { hasText: title }).waitFor();
+    }
+  },
+);

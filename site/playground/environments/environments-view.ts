@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
@@ -17,17 +17,13 @@ interface EnvironmentsViewProps {
   readonly client: Client;
   /** A new one loads the list again. */
   readonly address: Address;
-  /** The page begins with it. */
-  readonly first: boolean;
 }
 
 /** All environments of the server: each with an episode of its best policy, its rules, and how well policies do. */
-export function EnvironmentsView({ client, address, first }: EnvironmentsViewProps) {
-  const title = useRef<HTMLHeadingElement>(null);
+export function EnvironmentsView({ client, address }: EnvironmentsViewProps) {
   const [loaded, setLoaded] = useState<Omit<GalleryProps, 'rules'> | undefined>(undefined);
   const [problem, setProblem] = useState<unknown>(undefined);
   useLayoutEffect(() => {
-    if (!first) title.current!.focus({ preventScroll: true });
     let isCurrent = true;
     setLoaded(undefined);
     setProblem(undefined);
@@ -44,7 +40,7 @@ export function EnvironmentsView({ client, address, first }: EnvironmentsViewPro
   }, [address]);
   const rules = (envId: string) => client.run<Environment>('get_environment', { env_id: envId });
   return html`<section class="stack roomy gallery" aria-labelledby="gallery-title">
-    <h1 id="gallery-title" ref=${title} tabindex="-1">Environments</h1>
+    <h1 id="gallery-title" tabindex="-1">Environments</h1>
     <${ProblemNote} problem=${problem} />
     ${loaded ? html`<${Gallery} ...${loaded} rules=${rules} />` : problem === undefined && html`<p class="hint">Loading the environments …</p>`}
   </section>`;

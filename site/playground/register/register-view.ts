@@ -17,15 +17,11 @@ interface RegisterViewProps {
   readonly client: Client;
   readonly registrar: Registrar;
   readonly address: Address & { readonly view: 'register' };
-  /** The page begins with it. */
-  readonly first: boolean;
 }
 
 /** Environments of the visitor's own: written from an example, checked and registered, loaded, replaced, removed. */
-export function RegisterView({ client, registrar, address, first }: RegisterViewProps) {
-  const title = useRef<HTMLHeadingElement>(null);
+export function RegisterView({ client, registrar, address }: RegisterViewProps) {
   useLayoutEffect(() => {
-    if (!first) title.current!.focus();
     const { envId } = address;
     const begin = async () => {
       await registrar.offerExamples();
@@ -35,7 +31,7 @@ export function RegisterView({ client, registrar, address, first }: RegisterView
   }, [address]);
   return html`<div class="columns register-view">
     <section class="stack roomy editor" aria-labelledby="register-title">
-      <h1 id="register-title" ref=${title} tabindex="-1">Register an environment</h1>
+      <h1 id="register-title" tabindex="-1">Register an environment</h1>
       <p class="prose">Write down a table of states or a script, or start from another kind. The server plays it before it accepts it; then anybody may play it under its id.</p>
       <${Examples} registrar=${registrar} />
       <${Editor} registrar=${registrar} />

@@ -1,4 +1,4 @@
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
@@ -115,14 +115,11 @@ interface SessionReplayProps {
   readonly sessionId: string;
   /** A new one reads the session again. */
   readonly address: Address;
-  /** The page begins with it. */
-  readonly first: boolean;
 }
 
 /** One session step by step: live as it is played, or through its past. */
-export function SessionReplay({ client, sessionId, address, first }: SessionReplayProps) {
+export function SessionReplay({ client, sessionId, address }: SessionReplayProps) {
   const id = useUniqueId();
-  const title = useRef<HTMLHeadingElement>(null);
   const follower = useMemo(() => new Follower(client, sessionId), [address]);
   const { session, environment, records, problem } = useStore(follower.store);
   const [position, setPosition] = useState(0);
@@ -130,9 +127,6 @@ export function SessionReplay({ client, sessionId, address, first }: SessionRepl
   const [isRunning, run] = useState(false);
   const last = Math.max(0, records.length - 1);
   const shown = isFollowing ? last : Math.min(position, last);
-  useLayoutEffect(() => {
-    if (!first) title.current!.focus({ preventScroll: true });
-  }, []);
   useEffect(() => {
     void follower.start();
     return () => follower.stop();
@@ -189,7 +183,7 @@ export function SessionReplay({ client, sessionId, address, first }: SessionRepl
     html`<button type="button" onClick=${() => choose(to)}>${text}</button>`;
   return html`<section class="stack roomy replay" aria-label="Session">
     <p><a href=${formatAddress({ view: 'watch' })}>← All sessions</a></p>
-    <h1 ref=${title} tabindex="-1">${environment?.title ?? 'Session'}</h1>
+    <h1 tabindex="-1">${environment?.title ?? 'Session'}</h1>
     <p class="fine">${environment && html`<code>${environment.env_id}</code> session <code>${sessionId}</code>`}</p>
     <${ProblemNote} problem=${problem} />
     <div class="columns">

@@ -68,16 +68,13 @@ const feedFilter = ({ env, group, client, page }: Filter): FeedFilter => ({
 interface SessionWallProps {
   readonly client: Client;
   readonly address: WatchAddress;
-  /** The page begins with it. */
-  readonly first: boolean;
   /** Called when the filters or the page have changed. */
   readonly onaddress: (address: Address) => void;
 }
 
 /** Live boards of all sessions that one may see, newest first, those that have ended below. */
-export function SessionWall({ client, address, first, onaddress }: SessionWallProps) {
+export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   const id = useUniqueId();
-  const title = useRef<HTMLHeadingElement>(null);
   const place = useRef<HTMLDivElement>(null);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const [filter, setFilter] = useState(() => filterOf(address));
@@ -99,7 +96,6 @@ export function SessionWall({ client, address, first, onaddress }: SessionWallPr
     const start = filterOf(address);
     setFilter(start);
     feed.start(feedFilter(start));
-    if (!first) title.current!.focus({ preventScroll: true });
     return () => {
       clearTimeout(timer.current);
       feed.stop();
@@ -135,7 +131,7 @@ export function SessionWall({ client, address, first, onaddress }: SessionWallPr
       onInput=${(event: Event) => change({ [name]: textOf(event) }, PAUSE_MS)} /></span>`;
   const isListed = filter.env === '' || environments.some(({ env_id }) => env_id === filter.env);
   return html`<section class="stack roomy wall" aria-labelledby="wall-title">
-    <h1 id="wall-title" ref=${title} tabindex="-1">Sessions</h1>
+    <h1 id="wall-title" tabindex="-1">Sessions</h1>
     <form class="row start" role="search" aria-label="Sessions" onSubmit=${(event: Event) => event.preventDefault()}>
       <span class="pair"><label for="${id}-env">Environment</label>
         <select id="${id}-env" value=${filter.env} onChange=${(event: Event) => change({ env: textOf(event) })}>
