@@ -61,6 +61,36 @@ t.test(
   },
 );
 
+t.test(
+  'operations on a session run in the order of arrival, reads and clones too',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const id = await open(a, { config: { goal: 50, max_steps: 2000 } });
+    const session = { session_id: id };
+    const add = { op: 'step', ...session, action: 'add' };
+    const items = [
+      { op: 'get', ...session },
+      add,
+      { op: 'clone', ...session },
+      add,
+      { op: 'get', ...session },
+      add,
+    ];
+    for (const [index, server] of [a, b, b, a].entries()) {
+      const { body } = await server.ask('POST', '/v1/batch', { items } as never);
+      const results = body.results as unknown as {
+        result: { step: number; sessions?: { step: number }[] };
+      }[];
+      const steps = results.map(({ result }) => result.sessions?.[0].step ?? result.step);
+      t.same(
+        steps.map(n => n - 3 * index),
+        [0, 1, 1, 2, 2, 3],
+      );
+    }
+  },
+);
+
 t.test('a checkpoint in between changes nothing', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t);
   const id = await open(a, { config: { goal: 400, max_steps: 2000 } });

@@ -49,6 +49,14 @@ interface Attempt<T> {
   readonly result: MaybePromise<T>;
 }
 
+/** An operation on a session, for a principal. */
+interface SessionWork<T> {
+  readonly principal: Principal;
+  readonly id: string;
+  readonly effect: SessionEffect;
+  readonly work: () => MaybePromise<T>;
+}
+
 /** Sessions are being cloned. */
 interface Copying {
   readonly source: Session;
@@ -68,6 +76,7 @@ export class SharedSessions implements SessionJournal {
   readonly #taken: TakenSessions;
   readonly #seen: SeenSessions;
   /** The request under a key that opens sessions. */
+  readonly #turns = new Turns();
   readonly #claim = new AsyncLocalStorage<RequestClaim>();
   readonly #copying = new AsyncLocalStorage<Copying>();
   #round: NodeJS.Timeout | undefined;
@@ -142,8 +151,8 @@ export class SharedSessions implements SessionJournal {
     effect: SessionEffect,
     work: () => MaybePromise<T>,
   ): Promise<T> {
-    const held = effect === 'writes' ? this.#taken.held(id) : undefined;
-    if (!held) return this.#attempts(principal, id, effect, work);
+    const held = effect === 'copies' || this.#turns.has(id) ? undefined : this.#taken.held(id);
+    if (!held) return this.#attempts({ principal, id, effect, work });
     const before = held.session.recorded;
     let value: MaybePromise<T>;
     try {
@@ -154,22 +163,29 @@ export class SharedSessions implements SessionJournal {
     const written = held.session.recorded;
     const begun = { held, before, result: value };
     if (value instanceof Promise || written === before || !held.pending || held.ending)
-      return this.#attempts(principal, id, effect, work, begun);
+      return this.#attempts({ principal, id, effect, work }, begun);
     // Most operations are done at once, and wait for their record only.
     return held.pending.then(() => {
-      if (held.acknowledged < written) return this.#attempts(principal, id, effect, work, begun);
+      if (held.acknowledged < written) return this.#attempts({ principal, id, effect, work }, begun);
       this.#written.afterOperation(held);
       return value;
     });
   }
 
   /** @param begun the first attempt, where it is in progress */
-  async #attempts<T>(
-    principal: Principal,
-    id: string,
-    effect: SessionEffect,
-    work: () => MaybePromise<T>,
-    begun?: Attempt<T>,
+  async #attempts<T>(work: SessionWork<T>, begun?: Attempt<T>): Promise<T> {
+    const hasBegun = begun ? () => undefined : await this.#turns.wait(work.id);
+    try {
+      return await this.#untilKept(work, hasBegun, begun);
+    } finally {
+      hasBegun();
+    }
+  }
+
+  async #untilKept<T>(
+    { principal, id, effect, work }: SessionWork<T>,
+    hasBegun: () => void,
+    begun: Attempt<T> | undefined,
   ): Promise<T> {
     for (let take = 1; ; take++) {
       const first = take === 1 ? begun : undefined;
@@ -180,6 +196,7 @@ export class SharedSessions implements SessionJournal {
       try {
         if (held && effect === 'copies') await this.#written.requireWriter(held);
         const running = first ? first.result : copying ? this.#copying.run(copying, work) : work();
+        hasBegun();
         result = { value: await running };
       } catch (error) {
         if (error instanceof Fenced && take < MAX_TAKES) continue;
@@ -350,5 +367,30 @@ export class SharedSessions implements SessionJournal {
     }
     // Last, so that a definition which this server cannot read costs no session its time.
     await refreshEnvironments();
+  }
+}
+
+/** Begins the operations on a session in the order of their arrival, also those that wait for the store first. */
+class Turns {
+  /** Resolves when the operation that arrived last on a session has begun; absent where none waits to begin. */
+  readonly #last = new Map<string, Promise<void>>();
+
+  has(id: string): boolean {
+    return this.#last.has(id);
+  }
+
+  /**
+   * Resolves when the operations that arrived before have begun.
+   * @returns to be called when this one has begun or failed
+   */
+  async wait(id: string): Promise<() => void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const before = this.#last.get(id);
+    this.#last.set(id, promise);
+    await before;
+    return () => {
+      if (this.#last.get(id) === promise) this.#last.delete(id);
+      resolve();
+    };
   }
 }
