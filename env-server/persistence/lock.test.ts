@@ -42,6 +42,19 @@ t.test('a data folder that cannot be written to is named, with the remedy', asyn
   }
 });
 
+t.test(
+  'a data folder where none can be made is named, too',
+  { skip: !existsSync('/proc/self') && 'no /proc here' },
+  async t => {
+    const { code, text } = await output(runServer(t, ['--port', '0', '--data', '/proc/ragen/data']));
+    t.equal(code, 1);
+    t.match(
+      text,
+      'the data folder /proc/ragen/data cannot be written to (cannot make the folder /proc/ragen:',
+    );
+  },
+);
+
 t.test('a server that was killed leaves no lock behind', async t => {
   const folder = t.testdir();
   const program = `

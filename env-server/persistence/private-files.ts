@@ -1,4 +1,5 @@
-import { chmodSync, closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, statSync } from 'node:fs';
+import { makeFolder } from '../../shared/make-folder.ts';
 
 /** Only the server's user may read and write what the server keeps: it holds what clients and remote services entrust to it. */
 export const PRIVATE_FILE = 0o600;
@@ -8,7 +9,7 @@ const OTHERS = 0o077;
 
 /** Makes a folder for the server alone; one that is there keeps its mode, as others may have files in it. */
 export function makePrivateFolder(folder: string): void {
-  mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
+  makeFolder(folder, PRIVATE_FOLDER);
 }
 
 /**

@@ -6,6 +6,7 @@ import type {
   EnvironmentSpec,
   ObservationFormat,
   ReferencePolicy,
+  StepInfo,
   Transition,
 } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
@@ -157,8 +158,15 @@ export function stepInner<T>(
   return chain(environment.step(state, action, rng), change);
 }
 
-/** `reward` after a change that keeps the order of rewards, for step results and for the spec alike. */
-export function withReward(environment: AnyEnvironment, change: (reward: number) => number): AnyEnvironment {
+/**
+ * `reward` after a change that keeps the order of rewards, for step results and for the spec alike.
+ * @param isLinear the named parts in `info.rewards` are changed, too, so that they still add up to the reward
+ */
+export function withReward(
+  environment: AnyEnvironment,
+  change: (reward: number) => number,
+  isLinear = false,
+): AnyEnvironment {
   const [least, most] = environment.spec.rewardRange;
   const { rewardThreshold: _threshold, ...spec } = environment.spec;
   const bounds = [change(least), change(most)];
@@ -168,8 +176,16 @@ export function withReward(environment: AnyEnvironment, change: (reward: number)
       stepInner(environment, state, action, rng, transition => ({
         ...transition,
         reward: change(transition.reward),
+        info: isLinear ? withParts(transition.info, change) : transition.info,
       })),
   });
+}
+
+/** `info` with its named rewards changed; itself where it has none. */
+function withParts(info: StepInfo, change: (reward: number) => number): StepInfo {
+  if (info.rewards === undefined) return info;
+  const parts = Object.entries(info.rewards as { readonly [name: string]: number });
+  return { ...info, rewards: Object.fromEntries(parts.map(([name, part]) => [name, change(part)])) };
 }
 
 /** The names of a discrete action space, or ids as text where it has none; undefined for other spaces. */

@@ -11,7 +11,10 @@ const ROOM = {
 
 t.test('multiplies rewards and their range', async t => {
   const play = await begin([{ name: 'reward_scale', options: { factor: 0.1 } }], ROOM);
-  t.ok(Math.abs((await play.step('Right')).reward - 1.09) < 1e-12);
+  const { reward, info } = await play.step('Right');
+  t.ok(Math.abs(reward - 1.09) < 1e-12);
+  const parts = Object.values(info.rewards as { readonly [name: string]: number });
+  t.ok(Math.abs(parts.reduce((sum, part) => sum + part) - reward) < 1e-12, 'its named parts add up to it');
   const [least, most] = play.environment.spec.rewardRange;
   t.ok(Math.abs(least + 0.11) < 1e-12 && Math.abs(most - 1.09) < 1e-12);
 });

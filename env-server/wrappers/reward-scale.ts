@@ -10,10 +10,10 @@ type Options = Static<typeof optionsSchema>;
 
 export const rewardScale: Wrapper = {
   name: 'reward_scale',
-  title: 'Multiplies every reward by a factor.',
+  title: 'Multiplies every reward, and its named parts, by a factor.',
   optionsSchema,
   wrap(environment, options) {
     const { factor } = options as Options;
-    return withReward(environment, reward => (factor === 0 ? 0 : reward * factor));
+    return withReward(environment, reward => (factor === 0 ? 0 : reward * factor), true);
   },
 };

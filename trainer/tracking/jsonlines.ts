@@ -1,13 +1,4 @@
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { appendFileSync, existsSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
 import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 
 const NEWLINE = 0x0a;
@@ -100,22 +91,4 @@ export function dropGroupRows(file: string, step: number): void {
 export function writeAtomically(file: string, content: string): void {
   writeFileSync(`${file}.partial`, content);
   renameSync(`${file}.partial`, file);
-}
-
-/**
- * Makes a folder and its missing parents. Node's recursive `mkdir` never returns in a place where no folder can be
- * made, such as /proc.
- * @throws Error naming the folder that cannot be made and why
- */
-export function makeFolder(folder: string): void {
-  const missing: string[] = [];
-  for (let at = resolve(folder); !existsSync(at); at = dirname(at)) missing.push(at);
-  for (const path of missing.reverse()) {
-    try {
-      mkdirSync(path);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'EEXIST') continue;
-      throw new Error(`cannot make the folder ${path}: ${(error as Error).message}`, { cause: error });
-    }
-  }
 }

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
+import { makeFolder } from '../../../shared/make-folder.ts';
 import { isAuthorName } from '../../../shared/run-folder/signed-result.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import {
@@ -12,7 +13,7 @@ import {
 } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
-import { makeFolder, writeAtomically } from '../../tracking/jsonlines.ts';
+import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';

@@ -12,9 +12,9 @@ import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
+import { makeFolder } from '../../../shared/make-folder.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../../config/settings.ts';
-import { makeFolder } from '../../tracking/jsonlines.ts';
 
 /** Paths of a run: one folder holds everything needed to read, judge and resume it. */
 export interface RunFolder {
