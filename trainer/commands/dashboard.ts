@@ -87,10 +87,10 @@ interface ViewOptions {
 }
 
 /**
- * The command `view`: shows trajectories of other programs in the browser until it is stopped. They are copied into a temporary
- * folder in ragen's form; the files stay as they are.
+ * The command `view`: shows trajectories of other programs in the browser until it is stopped. They are copied into a
+ * temporary folder in ragen's format; the files do not change.
  * @returns the exit status
- * @throws Error that names file and line for anything that is no trajectory
+ * @throws Error that names file and line for anything but a trajectory
  */
 export async function view(paths: readonly string[], { port }: ViewOptions): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-view-'));

@@ -23,8 +23,8 @@ interface SaidTurn extends PastTurn {
 }
 
 /**
- * An episode as conversations to learn from: one of the whole in full context; otherwise one for each turn with what its
- * prompt shows, of which only that turn's response is to be learned. What was said at random has weight 0.
+ * An episode as conversations to learn from: one conversation in full context; otherwise one for each turn with the
+ * content of its prompt, of which only that turn's response is learned. Random turns have weight 0.
  */
 export function episodeConversations(
   episode: Pick<Episode, 'turns'>,
@@ -61,18 +61,19 @@ export function episodeConversations(
 export interface DemonstrationsOptions {
   /** File to write. */
   readonly out: string;
-  /** Leaves out episodes without success. */
+  /** Drops episodes without success. */
   readonly onlySuccess?: boolean;
   /** Folder of a policy that plays instead of the reference policy. */
   readonly policy?: string;
-  /** Episodes that a policy plays of each level; 1 unless given. */
+  /** Episodes that a policy plays of each level; 1 by default. */
   readonly attempts?: number;
   readonly quiet?: boolean;
 }
 
 /**
- * The command `demonstrations`: lets the reference policy of a config's `warm_start` play, `optimal` where it has none, or a
- * policy in a folder, as `rollout` samples, and writes the conversations as JSON Lines for `warm_start.files`.
+ * The command `demonstrations`: plays with the reference policy of a config's `warm_start` (`optimal` by default), or
+ * with a policy in a folder sampled as `rollout` says, and writes the conversations as JSON Lines for
+ * `warm_start.files`.
  * @returns the exit status
  */
 export async function demonstrations(
@@ -127,7 +128,7 @@ export async function demonstrations(
   }
 }
 
-/** The environments and their demonstrators. */
+/** The environments with their demonstrators. */
 interface Table {
   readonly context: TextRunContext;
   play(plans: readonly GroupPlan[], seed: number): Promise<readonly Episode[]>;

@@ -29,7 +29,7 @@ export interface DiagnoseOptions {
 
 /**
  * The command `diagnose`: collapse metrics and gradients of a checkpoint, on the groups that training would play next.
- * @param target a run folder, its folder of checkpoints (the newest is meant), or one of them
+ * @param target a run folder, its folder of checkpoints (for the newest one), or one checkpoint
  * @returns the exit status
  */
 export async function diagnose(
@@ -57,7 +57,7 @@ export async function diagnose(
   return 0;
 }
 
-/** A run and its newest checkpoint, or the one that the path names: its folder, or one within. */
+/** A run with its newest checkpoint, or the one in the path. */
 function readTarget(target: string) {
   const path = resolve(target);
   const [, folder, step] = /^(.+)\/checkpoints(?:\/(step-\d+)(?:\/.*)?)?$/.exec(path) ?? [];
@@ -98,7 +98,10 @@ const GRADIENT_COLUMNS = [
   'snr',
 ];
 
-/** The metrics that a person looks at first, as tables of plain text. @param columns width of the terminal; any when absent */
+/**
+ * The most important metrics, as plain-text tables.
+ * @param columns width of the terminal; unlimited when absent
+ */
 function diagnosisText(metrics: Metrics, columns?: number): string {
   const layout = { columns, numbers: true };
   const part = Object.keys(metrics).some(name => name.startsWith(`${SERIES.actions[0]}/`))
@@ -153,9 +156,9 @@ interface CheckpointDiagnosis {
 }
 
 /**
- * Plays the groups that training would play next and measures collapse and gradients on them. Nothing is trained and nothing is
- * written. The regime uses the thresholds of the settings, or those that the run had found. Gradients need groups
- * of at least 2 and a loss over single episodes, and are left out otherwise.
+ * Plays the groups that training would play next and measures collapse and gradients on them. Nothing is trained or
+ * written. The regime uses the thresholds of the settings, or those that the run had found. Gradients need groups of at
+ * least 2 and a loss over single episodes, and are left out otherwise.
  */
 export async function diagnoseCheckpoint(
   { run, checkpoint }: { readonly run: RunFolder; readonly checkpoint: Checkpoint },
@@ -220,7 +223,7 @@ export async function diagnoseCheckpoint(
   }
 }
 
-/** Says, as in RAGEN, that nothing was trained after the measurement. */
+/** Reports, as RAGEN does, that nothing was trained after the measurement. */
 const EXITED = { 'trainer/exited_after_gradient_analysis': 1 };
 
 function withThresholds(

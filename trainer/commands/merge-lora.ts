@@ -21,18 +21,18 @@ import { localModel } from './hub/local-models.ts';
 const TYPES: readonly WritableType[] = ['F32', 'BF16'];
 
 export interface MergeLoraOptions {
-  /** Folder to write the whole model to. */
+  /** Folder for the merged model. */
   readonly out: string;
-  /** Folder of the base; where the adapter's config says, when absent. */
+  /** Folder of the base; by default the one in the adapter's config. */
   readonly base?: string;
-  /** Type of the written numbers: `F32` or `BF16`; that of the base when absent. */
+  /** Number type of the output, `F32` or `BF16`; by default that of the base. */
   readonly type?: string;
 }
 
 /**
- * The command `merge-lora`: writes base and adapter as one model, which needs the adapter no more.
+ * The command `merge-lora`: writes base and adapter as one model without an adapter.
  * @returns the exit status
- * @throws Error saying what is missing
+ * @throws Error naming what is missing
  */
 export async function mergeLora(adapter: string, { out, base, type }: MergeLoraOptions): Promise<number> {
   const known = TYPES.find(name => name === type);
@@ -47,7 +47,7 @@ export async function mergeLora(adapter: string, { out, base, type }: MergeLoraO
   return 0;
 }
 
-/** Files written along with the weights, from the adapter's folder or otherwise from the base's. */
+/** Files copied with the weights, from the adapter's folder or otherwise from the base's. */
 const COMPANIONS = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -61,16 +61,16 @@ const COMPANIONS = [
 const TORCH_TYPES: Readonly<Record<WritableType, string>> = { F32: 'float32', BF16: 'bfloat16' };
 
 interface MergeOptions {
-  /** Folder of the base; where the adapter's config says, when absent. */
+  /** Folder of the base; by default the one in the adapter's config. */
   readonly base?: string;
-  /** Number type; as the base has it when absent, float16 as F32. */
+  /** Number type; by default that of the base, with float16 as F32. */
   readonly type?: WritableType;
 }
 
 /**
- * Writes a whole model with the weights of a base plus an adapter, W + scale · B·A (with DoRA its rows scaled to
- * their magnitudes), with tokenizer and value head next to it.
- * @returns number of matrices that were added to
+ * Writes a whole model with the weights of a base plus an adapter, W + scale · B·A (with DoRA its rows scaled to their
+ * magnitudes), next to its tokenizer and value head.
+ * @returns number of changed matrices
  * @throws RangeError when the folder holds no adapter, or `out` a model already
  */
 export async function mergeAdapter(folder: string, out: string, options: MergeOptions = {}): Promise<number> {

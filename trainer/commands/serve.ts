@@ -14,21 +14,21 @@ import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
-/** Environment variables that hold tokens: those on a command line could be read by others. */
+/** Environment variables that hold tokens: other users could read them on a command line. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';
 const ADMIN_TOKEN_VARIABLE = 'RAGEN_SERVE_ADMIN_TOKEN';
 
-/** Longest that a failed start waits for threads to end before it reports why. */
+/** Longest wait for threads to end before a failed start is reported, in milliseconds. */
 const LONGEST_CLOSING_MS = 2000;
 
 export interface ServeOptions {
   readonly host: string;
   readonly port: number;
-  /** Name for requests; the folder's by default. */
+  /** Model name in requests; the folder's by default. */
   readonly name?: string;
   /** `name=folder` each. */
   readonly adapter: readonly string[];
-  /** Folder of the base of an adapter. */
+  /** Folder of an adapter's base. */
   readonly base?: string;
   readonly workers?: number;
   readonly threads?: number;
@@ -45,7 +45,8 @@ export interface ServeOptions {
 }
 
 /**
- * The command `serve`: puts a policy behind OpenAI's API until it is stopped, and with `tinker` also behind the Tinker API.
+ * The command `serve`: serves a policy through OpenAI's API until it is stopped, and with `tinker` also through the
+ * Tinker API.
  * @param target run, checkpoint or model folder
  * @returns the exit status
  */

@@ -88,8 +88,8 @@ export function branchingClashes(settings: RunSettings): Rules {
 }
 
 /**
- * What the environments of the training tags lack for branches.
- * @returns notes on what is done instead
+ * Capabilities for branches that the training environments lack.
+ * @returns notes on the substitutes
  * @throws Error naming the setting, the environment and the missing capability
  */
 export function checkBranching(settings: RunSettings, tags: readonly DescribedTag[]): string[] {

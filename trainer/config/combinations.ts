@@ -117,7 +117,7 @@ function algorithmClashes(settings: RunSettings): Rules {
   };
 }
 
-/** The sizes of what is learned from in one iteration. */
+/** Sizes of one iteration's training data. */
 function sizeClashes({ algorithm, rollout, diagnostics }: RunSettings): Rules {
   const episodes = rollout.env_groups * rollout.group_size;
   return {
@@ -236,7 +236,7 @@ function agentClashes({ rollout, policy, warm_start }: RunSettings): Rules {
   };
 }
 
-/** Conflicts of settings with engines elsewhere. */
+/** Conflicts of settings with external engines. */
 function generationClashes({ generation, policy, rollout }: RunSettings): Rules {
   const { engine, urls, adapter_folder } = generation;
   const cut = (['top_k', 'top_p', 'min_p'] as const).find(key => rollout[key] !== (key === 'top_p' ? 1 : 0));

@@ -12,7 +12,10 @@ import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
 import type { RunSettings } from './settings.ts';
 
-/** Groups of each training tag in an iteration, counted from 1; of `groups` in all, where not of a whole iteration. */
+/**
+ * Groups of each training tag in an iteration, counted from 1.
+ * @param groups their number, where it is not a whole iteration's
+ */
 export function groupsPerTag(
   settings: RunSettings,
   step: number,
@@ -36,7 +39,7 @@ export function vinePlan({ rollout: { vine, luck } }: Pick<RunSettings, 'rollout
   return vine === null ? undefined : { ...vine, freshLuck: luck === 'fresh' };
 }
 
-/** Settings of episodes that later ones continue; undefined where they are not. */
+/** Settings for episodes that later ones continue; undefined where none do. */
 export function prefixPoolSettings({
   rollout,
 }: Pick<RunSettings, 'rollout'>): PrefixPoolSettings | undefined {
@@ -57,7 +60,7 @@ export function prefixPoolSettings({
   };
 }
 
-/** Splits groups over tags as evenly as they go; the first tags get the remainder. */
+/** Splits groups over tags as evenly as possible; the first tags get the remainder. */
 export function splitGroups(
   tags: readonly string[],
   groups: number,
@@ -68,16 +71,16 @@ export function splitGroups(
   ).map((count, i) => ({ tag: tags[i], groups: count }));
 }
 
-/** Tags that validation plays, those of its sets included. */
+/** Tags that validation plays, including those of its sets. */
 export function validationTags({ train_tags, validation }: RunSettings): string[] {
   const named = Object.values(validation.sets).flatMap(({ tags }) => tags ?? []);
   return [...new Set([...(validation.tags ?? train_tags), ...named])];
 }
 
-/** Levels of runs with different seeds lie so far apart. */
+/** Distance between the levels of runs with different seeds. */
 const SEED_STRIDE = 100_000_000;
 
-/** First seeds of the levels of a run: each kind has its own range, moved by the run's seed. */
+/** First seeds of the levels of a run: each kind has its own range, shifted by the run's seed. */
 export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: RunSettings): {
   readonly training: number;
   readonly validation: number;
@@ -119,13 +122,13 @@ type SamplingSection = Pick<
   | 'bad_words'
 >;
 
-/** The first setting by which tokens are not sampled from softmax(logits / temperature); undefined for none. */
+/** The first setting that makes sampling differ from softmax(logits / temperature); undefined for none. */
 export function distributionChange(section: SamplingSection): string | undefined {
   const { temperature: _, ...changed } = changedSamplingFields(samplingDistribution(section));
   return Object.keys(changed)[0];
 }
 
-/** The loss as the policy's update takes it. */
+/** The loss in the form that the policy's update takes. */
 export function lossSettings(settings: RunSettings): LossSettings {
   const { loss } = settings;
   return {
@@ -166,7 +169,7 @@ export function lossSettings(settings: RunSettings): LossSettings {
   };
 }
 
-/** Losses with a trust region around the rollout, which stands where a weight would correct for it. */
+/** Losses with a trust region around the rollout, which replaces a correcting weight. */
 const HANDLES_STALENESS: ReadonlySet<string> = new Set(['dppo', 'ipo']);
 
 function offPolicySettings({ loss, rollout }: RunSettings): OffPolicySettings {
@@ -209,7 +212,7 @@ export function hasPreferenceLoss({ loss }: RunSettings): boolean {
   return policyLoss(loss.policy).kind === 'preference';
 }
 
-/** True if tokens have weights in the cross-entropy next to the policy loss. */
+/** True if the loss also has a weighted cross-entropy over tokens. */
 export function hasCrossEntropy({ cross_entropy }: RunSettings['loss']): boolean {
   return cross_entropy.sampled > 0 || cross_entropy.observations > 0;
 }
@@ -221,27 +224,27 @@ export function needsReference(settings: RunSettings): boolean {
   return distills || compares || hasKlInReward(settings) || hasPreferenceLoss(settings);
 }
 
-/** True if the KL term compares with the policy itself, after a demonstration. */
+/** True if the KL term compares with the policy itself, given a demonstration. */
 export function isSelfDistilled({ loss }: RunSettings): boolean {
   return loss.kl.demonstration === 'group';
 }
 
-/** True if entropy is rewarded, now or later. */
+/** True if entropy is rewarded in any iteration. */
 export function hasEntropyBonus({ loss, schedules }: RunSettings): boolean {
   return loss.entropy_coefficient > 0 || schedules.entropy_coefficient !== null;
 }
 
-/** True if the loss has a KL term, now or later. */
+/** True if the loss has a KL term in any iteration. */
 export function hasKlLoss({ loss, schedules }: RunSettings): boolean {
   return loss.kl.coefficient > 0 || schedules.kl_coefficient !== null;
 }
 
-/** True if the reward has a KL term, now or later. */
+/** True if the reward has a KL term in any iteration. */
 export function hasKlInReward({ algorithm, schedules }: RunSettings): boolean {
   return algorithm.kl_in_reward.coefficient > 0 || schedules.kl_in_reward_coefficient !== null;
 }
 
-/** True if values are estimated after episodes were played, because nothing gave them with the tokens. */
+/** True if values are estimated after the rollout, because nothing gave them with the tokens. */
 export function estimatesLater({ policy, generation }: RunSettings): boolean {
   return policy.value_head && (policy.critic !== null || generation.engine !== 'local');
 }

@@ -12,7 +12,7 @@ import {
 import type { Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
-/** Conflicts about copies kept next to the weights that learn: their average, and the reference. */
+/** Conflicts about copies of the learned weights: their average, and the reference. */
 export function weightClashes(settings: RunSettings): Rules {
   const { optimizer, rollout, generation, policy } = settings;
   const others =
@@ -43,7 +43,7 @@ export function weightClashes(settings: RunSettings): Rules {
   };
 }
 
-/** True if the reference is the policy itself, as it was. */
+/** True if the reference is an earlier copy of the policy. */
 export function hasOwnReference({ reference, reference_endpoint }: RunSettings['policy']): boolean {
   return reference === null && reference_endpoint === null;
 }
@@ -62,7 +62,7 @@ export function monitorClashes(settings: RunSettings): Rules {
   };
 }
 
-/** Terms of the loss that would have nothing to learn from, or that would be learned for nothing. */
+/** Loss terms without anything to learn from, or without an effect. */
 export function streamClashes(settings: RunSettings): Rules {
   const { algorithm, loss, rollout, policy, diagnostics } = settings;
   const steps = Math.ceil((rollout.env_groups * rollout.group_size) / algorithm.mini_batch_size);

@@ -14,7 +14,7 @@ import { levelSeeds, validationTags } from './derived.ts';
 import type { SettingConflict } from './sections/schema.ts';
 import { RunSettings } from './settings.ts';
 
-/** Purpose of settings: to train a policy, or to play without one, where the settings of the policy are not checked. */
+/** Purpose of settings: to train a policy, or to play without one, in which case policy settings are not checked. */
 export type SettingsPurpose = 'train' | 'play';
 
 /** Algorithms by name: `recipe: grpo` in a config, `recipe=grpo` on the command line. */
@@ -29,15 +29,15 @@ const LIBRARY = {
   folder: fileURLToPath(new URL('../../configs/', import.meta.url)),
 } as const;
 
-/** True if a config is one of the product's, by name, and not a path. */
+/** True for the name of one of the product's configs, false for a path. */
 export const isLibraryConfig = (config: string): boolean => config.startsWith(LIBRARY.prefix);
 
-/** Name of a run of a config, unless `run.name` sets one. */
+/** Name of a config's runs, unless `run.name` sets one. */
 export const configName = (config: string): string =>
   basename(config, extname(config)).slice(isLibraryConfig(config) ? LIBRARY.prefix.length : 0);
 
 /**
- * The settings of a config file with overrides from the command line, checked in every way that needs no server.
+ * The settings of a config file with overrides from the command line, with every check that needs no server.
  * @throws ConfigError naming keys, places and valid choices
  */
 export function loadRunSettings(
@@ -56,8 +56,8 @@ export function loadRunSettings(
 export const RESUMABLE: readonly string[] = ['servers', 'generation', 'training', 'tracking', 'diagnostics'];
 
 /**
- * The settings of a run that is resumed with overrides.
- * @throws ConfigError for an override of what cannot change any more
+ * The settings of a resumed run with overrides.
+ * @throws ConfigError for an override of a fixed setting
  */
 export function resumedSettings(
   settings: RunSettings,
@@ -81,7 +81,7 @@ export function resumedSettings(
 }
 
 /**
- * Settings with overrides from the command line, checked as a whole.
+ * Settings with overrides from the command line, checked together.
  * @throws ConfigError
  */
 export function overriddenSettings(
@@ -98,7 +98,7 @@ export function overriddenSettings(
 }
 
 /**
- * What the schema cannot say: names that must exist, sums that must match, parts that exclude each other.
+ * Checks beyond the schema: names that must exist, sums that must match, parts that exclude each other.
  * @throws ConfigError
  */
 export function checkRunSettings(
@@ -150,7 +150,7 @@ const isValidation = ({ key }: SeedRange) => key.startsWith('validation.');
 
 const meet = (a: SeedRange, b: SeedRange) => a.first < b.first + b.count && b.first < a.first + a.count;
 
-/** Seeds of levels that two of training, validation and warm start would share. */
+/** Level seeds that two of training, validation and warm start would share. */
 function overlappingSeeds(settings: RunSettings): SettingConflict[] {
   const { rollout, training, validation, warm_start, algorithm } = settings;
   const first = levelSeeds(settings);

@@ -5,7 +5,7 @@ import type { CoefficientSchedule } from './sections/algorithm.ts';
 import type { Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
-/** Value of a schedule in an iteration, counted from 1, of a run of this many. */
+/** Value of a schedule in an iteration, counted from 1, of a run with this many. */
 export function scheduledValue(schedule: CoefficientSchedule, step: number, steps: number): number {
   const { kind, from, to, begin, values } = schedule;
   if (kind === 'steps') return values.findLast(({ from_step }) => from_step <= step)?.value ?? from;
@@ -15,7 +15,7 @@ export function scheduledValue(schedule: CoefficientSchedule, step: number, step
   return from + share * (to - from);
 }
 
-/** Names of the metrics that show scheduled coefficients, as verl has them where it does. */
+/** Metric names of scheduled coefficients; verl's where verl has them. */
 const METRICS = {
   entropy_coefficient: 'actor/entropy_coeff',
   kl_coefficient: 'actor/kl_coef',
@@ -24,7 +24,7 @@ const METRICS = {
   clip_high: 'actor/clip_ratio_high',
 } as const;
 
-/** The settings of an iteration, counted from 1, with what its schedules say in their places. */
+/** The settings of an iteration, counted from 1, with scheduled values filled in. */
 export function settingsAt(
   settings: RunSettings,
   step: number,
@@ -60,7 +60,7 @@ export function settingsAt(
 
 type ScheduleName = keyof RunSettings['schedules'];
 
-/** Schedules that cannot be followed, have no effect, or lead to a value that the loss refuses. */
+/** Schedules that cannot be followed, have no effect, or reach a value that the loss rejects. */
 export function scheduleClashes(settings: RunSettings): Rules {
   const schedules = Object.entries(settings.schedules) as [ScheduleName, CoefficientSchedule | null][];
   return Object.fromEntries(
@@ -72,7 +72,7 @@ export function scheduleClashes(settings: RunSettings): Rules {
   );
 }
 
-/** @returns why a schedule cannot be followed; undefined when it can be */
+/** @returns the reason why a schedule cannot be followed; undefined when it can */
 function courseFault({ kind, begin, end, values }: CoefficientSchedule): string | undefined {
   if (kind === 'steps') {
     if (values.length === 0)
@@ -87,7 +87,7 @@ function courseFault({ kind, begin, end, values }: CoefficientSchedule): string 
   return end !== null && end < begin ? `ends at step ${end}, before it begins at ${begin}` : undefined;
 }
 
-/** @returns why nothing would change with a schedule; undefined where something does */
+/** @returns the reason why a schedule would change nothing; undefined where it changes something */
 function effectFault({ loss }: RunSettings, name: ScheduleName): string | undefined {
   const { kind } = policyLoss(loss.policy);
   if (name === 'entropy_coefficient' && kind === 'preference')
@@ -97,7 +97,7 @@ function effectFault({ loss }: RunSettings, name: ScheduleName): string | undefi
     : undefined;
 }
 
-/** @returns what the loss says of a value between which the schedule moves, where it takes the settings without schedules */
+/** @returns the loss's complaint about a value on the schedule, where it accepts the settings without schedules */
 function valueFault(
   settings: RunSettings,
   name: ScheduleName,

@@ -15,11 +15,13 @@ import type { RunSettings } from './settings.ts';
 type Policy = RunSettings['policy'];
 
 const FLOAT_BYTES = 4;
-/** Most memory that a worker's cache can have on the processor. */
+/** Most memory of a worker's cache on the CPU. */
 const MAX_CACHE_BYTES = 2 ** 32;
-/** Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, not exact. */
+/**
+ * Values that a layer keeps for its backward pass, as multiples of hidden and intermediate size; measured, approximate.
+ */
 const KEPT = { hidden: 10, intermediate: 4, vocabulary: 3 };
-/** Values of the hidden size that the adapters of a layer read, next to one of the intermediate size. */
+/** Values of the hidden size that a layer's adapters read, besides one of the intermediate size. */
 const READ_BY_ADAPTERS = 3;
 /** Resident memory of the trainer before it has a policy, and of a worker thread before it has a program; measured. */
 const PROGRAM_BYTES = 110e6;
@@ -29,11 +31,11 @@ const WORKER_BYTES = 45e6;
 export interface RunSizes {
   /** Weights of the policy, its adapters and value head included. */
   readonly parameters: number;
-  /** Those that are learned: all, or with adapters these and the value head. */
+  /** Learned weights: all, or with adapters the adapters and the value head. */
   readonly trained: number;
-  /** Weights that the critic learns; absent where there is none. */
+  /** Learned weights of the critic; absent where there is none. */
   readonly critic?: number;
-  /** Bytes by what they are for; the cache and activations are filled only as they are needed. */
+  /** Bytes by purpose; the cache and activations grow only as needed. */
   readonly memory: readonly { readonly what: string; readonly bytes: number }[];
   readonly totalBytes: number;
   /** Episodes of an iteration, and of the whole run. */
@@ -42,7 +44,7 @@ export interface RunSizes {
 }
 
 /**
- * Sizes of a run with a policy of this shape on this machine's processors, or on its GPU where the settings name that.
+ * Sizes of a run with a policy of this shape on this machine's CPUs, or on its GPU where the settings name that.
  * @param critic shape of its critic; undefined where it has none
  */
 export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: DecoderConfig): RunSizes {
@@ -97,8 +99,7 @@ export function runSizes(settings: RunSettings, config: DecoderConfig, critic?: 
 }
 
 /**
- * Of a critic: what it learns, and the memory that takes. Under adapters it shares the policy's base on the processor, unless it
- * has its own.
+ * Learned weights and memory of a critic. With adapters it shares the policy's base on the CPU, unless it has its own.
  */
 function sizesOfCritic(
   config: DecoderConfig,
@@ -123,8 +124,8 @@ function sizesOfCritic(
 }
 
 /**
- * Values of a micro-batch that exist at once. Recomputed layers keep only their inputs while the logits exist, which are gone when
- * the first layer is computed again.
+ * Values of a micro-batch that exist at once. Recomputed layers keep only their inputs while the logits exist; the
+ * logits are gone when the first layer is recomputed.
  */
 function activationValues(config: DecoderConfig, tokens: number, recompute: boolean, onGpu: boolean): number {
   const logits = KEPT.vocabulary * config.vocabularySize * Math.min(tokens, logitRows(config, onGpu));
@@ -134,21 +135,21 @@ function activationValues(config: DecoderConfig, tokens: number, recompute: bool
   return Math.max(inputs + logits, kept);
 }
 
-/** Values that all layers keep of a token for the backward pass. */
+/** Values of a token that all layers keep for the backward pass. */
 function keptByLayers(config: DecoderConfig, recompute: boolean): number {
   const { layers, hiddenSize, experts } = config;
   // Every expert computes every token.
   const width = experts === null ? config.intermediateSize : experts.count * experts.intermediateSize;
   const perLayer = KEPT.hidden * hiddenSize + KEPT.intermediate * width;
   if (!recompute) return layers * perLayer;
-  // Measured: about as much as adapters read stays through the backward pass, for their gradients.
+  // Measured: for the gradients, about as much as the adapters read stays in memory through the backward pass.
   const read = config.lora === undefined ? 0 : READ_BY_ADAPTERS * hiddenSize + width;
   return layers * (hiddenSize + read) + perLayer;
 }
 
 /**
- * The shape of the model in a folder as a run learns it: with adapters where `policy.lora` asks for them.
- * @throws ModelConfigError or Error when there is none that can be used
+ * The shape of a folder's model as a run trains it: with adapters where `policy.lora` asks for them.
+ * @throws ModelConfigError or Error when there is no usable model
  */
 export async function readShape(folder: string, { policy }: RunSettings): Promise<DecoderConfig> {
   const { lora, base_precision } = policy;

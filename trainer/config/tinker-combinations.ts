@@ -10,7 +10,7 @@ const CHOICE = 'is the choice of a Tinker server';
 const AWAY = 'needs the weights, which are at the Tinker server';
 const LACKS = 'which a Tinker server does not return';
 
-/** Settings with one value at every Tinker server: the key, the value, and why there is no other. */
+/** Settings with only one possible value at every Tinker server: the key, the value, and the reason. */
 const FIXED: readonly (readonly [string, unknown, string])[] = [
   ['policy.lora.use_dora', false, CHOICE],
   ['policy.lora.rank_stabilized', false, CHOICE],
@@ -34,7 +34,7 @@ const FIXED: readonly (readonly [string, unknown, string])[] = [
   ['rollout.constrained', false, 'needs a grammar, which a Tinker server does not take'],
 ];
 
-/** Settings that the Tinker API has no room for, and those that a server of it does not follow. */
+/** Settings that the Tinker API cannot express, and settings that its servers ignore. */
 export function tinkerClashes(settings: RunSettings): Rules {
   const { runtime, tinker } = settings.policy;
   const isRemote = runtime === 'tinker';

@@ -40,11 +40,11 @@ interface Evaluation {
   readonly date: string;
   readonly seconds: number;
   readonly rows: readonly EvaluationRow[];
-  /** State of training of the run's own policies, by their names in the rows. */
+  /** Training progress of the run's own policies, by their names in the rows. */
   readonly trained: ReadonlyMap<string, TrainerState>;
 }
 
-/** Keeps an evaluation in the run's folder, where the leaderboard finds it. */
+/** Saves an evaluation in the run's folder, where the leaderboard finds it. */
 function saveEvaluation(run: RunFolder, { command, date, seconds, rows, trained }: Evaluation): void {
   const document = {
     date,
@@ -62,7 +62,7 @@ function saveEvaluation(run: RunFolder, { command, date, seconds, rows, trained 
   writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
 }
 
-/** The command line as a shell takes it: all that the result depends on, but no token of a server. */
+/** The command line in shell syntax: everything the result depends on, without tokens of servers. */
 export function evaluateCommand(
   target: string,
   overrides: readonly string[],
@@ -97,13 +97,13 @@ export interface EvaluateOptions {
   readonly attempts?: number;
   /** Folder for tables, JSON and every episode. */
   readonly output?: string;
-  /** Name of the author who signs the results of a run, for a leaderboard of several people. */
+  /** Name of the author who signs the results of a run, for a shared leaderboard. */
   readonly sign?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
 
-/** A player's requests to an endpoint and their cost. */
+/** A player's requests to an endpoint with their cost. */
 interface UsageRow {
   readonly policy: string;
   readonly model: string;
@@ -198,7 +198,10 @@ export async function evaluate(
   return 0;
 }
 
-/** The author's key. @throws Error where nothing could be signed, before anything is played */
+/**
+ * The author's key.
+ * @throws Error where nothing could be signed, before anything is played
+ */
 function signerOf(author: string, run: RunFolder | undefined): SigningKey {
   if (!run) throw new Error('--sign takes the folder of a run: result.json is written there');
   if (!isAuthorName(author))
@@ -206,7 +209,10 @@ function signerOf(author: string, run: RunFolder | undefined): SigningKey {
   return openSigningKey();
 }
 
-/** Description of a player in a signed result. @throws Error for an environment in which nothing can be played again */
+/**
+ * Description of a player in a signed result.
+ * @throws Error for an environment without replay
+ */
 async function signedIdentity(
   { context: { tags }, weights }: Player,
   state: TrainerState | undefined,
@@ -224,7 +230,7 @@ async function signedIdentity(
   };
 }
 
-/** A config has no checkpoint: its model is the one that training would begin with, where it names one. */
+/** A config has no checkpoint; `checkpoint` means the model that training would begin with, if the config names one. */
 function modelNamedBy(name: string, { policy }: RunSettings): string {
   return name === CHECKPOINT && policy.init !== 'scratch' && policy.runtime !== 'tinker' ? policy.init : name;
 }

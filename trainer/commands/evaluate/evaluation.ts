@@ -8,25 +8,25 @@ export interface EvaluationRow {
   /** `checkpoint`, a folder, or the name of a reference policy. */
   readonly policy: string;
   readonly tag: string;
-  /** Sampling mode of the tokens, or `reference` for players that sample none. */
+  /** Sampling mode of the tokens, or `reference` for players without sampling. */
   readonly mode: string;
   readonly episodes: number;
   readonly success: number;
-  /** Share of levels with a success in k attempts, for k = 1, 2, 4, … and all; of more than one attempt only. */
+  /** Share of levels with a success in k attempts, for k = 1, 2, 4, … and all; only for several attempts. */
   readonly pass_at?: { readonly [k: string]: number };
-  /** Wilson's 95 % interval of the success; attempts at one level count as one observation. */
+  /** Wilson 95 % interval of the success; attempts at one level count as one observation. */
   readonly success_low: number;
   readonly success_high: number;
   readonly return: number;
   readonly num_actions: number;
   readonly num_turns: number;
-  /** Tokens of a response; null for players that write none. */
+  /** Tokens of a response; null for players without text. */
   readonly response_length: number | null;
   /** Share of turns without a format penalty. */
   readonly format_valid: number;
 }
 
-/** A row for each tag, in the order of the episodes. */
+/** One row for each tag, in the order of the episodes. */
 export function evaluationRows(policy: string, mode: string, episodes: readonly Episode[]): EvaluationRow[] {
   return [...groupBy(episodes, episode => episode.tag)].map(([tag, members]) => {
     const rows = members.map(episodeMetrics);
@@ -49,7 +49,7 @@ export function evaluationRows(policy: string, mode: string, episodes: readonly 
   });
 }
 
-/** Success over the attempts at each level, in the fields of a row. */
+/** Success over the attempts at each level, as fields of a row. */
 export function successShares(
   levels: readonly (readonly Pick<Episode, 'success'>[])[],
 ): Pick<EvaluationRow, 'success' | 'pass_at' | 'success_low' | 'success_high'> {
@@ -64,7 +64,7 @@ export function successShares(
   };
 }
 
-/** Unbiased pass@k over levels, for k = 1, 2, 4, … and as many as there are. */
+/** Unbiased pass@k over levels, for k = 1, 2, 4, … up to the number of attempts. */
 function passAt(
   levels: readonly (readonly Pick<Episode, 'success'>[])[],
   attempts: number,
@@ -74,10 +74,13 @@ function passAt(
   return Object.fromEntries([...ks, attempts].map(k => [k, meanPassAtK(successes, k)]));
 }
 
-/** Columns that name a row: policy, tag and mode. */
+/** Columns that identify a row: policy, tag and mode. */
 const KEYS = 3;
 
-/** The rows as a table of plain text. @param columns width of the terminal; any when absent */
+/**
+ * The rows as a plain-text table.
+ * @param columns width of the terminal; unlimited when absent
+ */
 export function evaluationTable(rows: readonly EvaluationRow[], columns?: number): string {
   const percent = (share: number) => (100 * share).toFixed(1);
   const passed = rows.some(row => row.pass_at !== undefined);

@@ -25,14 +25,14 @@ import {
 } from '../../training/setup/run-context.ts';
 import { type HubModelOptions, localModel } from '../hub/local-models.ts';
 
-/** The player that a run has: its newest checkpoint. */
+/** The player of every run: its newest checkpoint. */
 export const CHECKPOINT = 'checkpoint';
 const ENDPOINT = 'endpoint';
 
-/** Somebody who can be evaluated, and the ways in which they play. */
+/** A player, and its sampling modes. */
 export interface Player {
   readonly context: TextRunContext;
-  /** Folder of its weights; absent for players that have none here. */
+  /** Folder of its weights; absent for players without local weights. */
   readonly weights?: string;
   readonly modes: readonly PlayerMode[];
   /** Usage of an endpoint so far. */
@@ -41,17 +41,17 @@ export interface Player {
 }
 
 interface PlayerMode {
-  /** `greedy`, `temperature 0.5`, or `reference` for players that draw no tokens. */
+  /** `greedy`, `temperature 0.5`, or `reference` for players without sampling. */
   readonly name: string;
   readonly agent: EpisodePlayer;
   readonly temperature: number;
-  /** Attempts at a level can differ. */
+  /** True if attempts at a level can differ. */
   readonly varied: boolean;
 }
 
 export interface PlayerParts {
   readonly settings: RunSettings;
-  /** Newest checkpoint of the run that is evaluated. */
+  /** Newest checkpoint of the evaluated run. */
   readonly checkpoint: string | undefined;
   readonly note: (text: string) => void;
   readonly stop: AbortSignal;
@@ -64,7 +64,7 @@ export async function hasWeights(name: string): Promise<boolean> {
 
 /**
  * Opens a player: `checkpoint`, a checkpoint's folder, `endpoint`, or a reference policy.
- * @throws Error saying which players there are
+ * @throws Error listing the valid players
  */
 export async function openPlayer(name: string, parts: PlayerParts): Promise<Player> {
   if (name === CHECKPOINT) {
@@ -82,8 +82,8 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
   const context = await openRunContext(settings, folder, note, stop);
   return closingOnFailure(context, async () => {
-    // A player is what its folder holds: an adapter brings its settings, its base is stored as in training, and a critic does
-    // not play.
+    // A player is the content of its folder: an adapter brings its settings, its base is stored as in training, and a
+    // critic does not play.
     const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
     const { base_precision } = settings.policy;
     const alone = {
@@ -161,7 +161,7 @@ async function referencePlayer(name: string, { settings, note, stop }: PlayerPar
   });
 }
 
-/** Greedily, and as validation samples where that is not the same. */
+/** Greedy decoding, and validation sampling where that differs. */
 function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: RunSettings): PlayerMode[] {
   const greedy = { name: 'greedy', agent, temperature: 0, varied: false };
   if (temperature === 0) return [greedy];
@@ -199,7 +199,10 @@ async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<
   }
 }
 
-/** Each name as {@link openPlayer} takes it: a model of a hub by its folder here. @throws HubError */
+/**
+ * Each name as {@link openPlayer} takes it, with hub models replaced by their local folders.
+ * @throws HubError
+ */
 export async function playerFolders(names: readonly string[], options: HubModelOptions): Promise<string[]> {
   const folders: string[] = [];
   for (const name of names) folders.push((await localModel(name, options)).folder);
@@ -210,7 +213,7 @@ async function isPlayerFolder(name: string): Promise<boolean> {
   return existsSync(join(name, TINKER_FILE)) || (await isModelFolder(name));
 }
 
-/** Answers with a chat model behind an endpoint: whole responses, unless the endpoint continues those that are begun. */
+/** Answers with a chat model behind an endpoint: whole responses, unless the endpoint continues open messages. */
 function endpointAgent(endpoint: Pick<Completions, 'complete' | 'primes'>): Agent {
   return {
     async respond({ messages, sampling, seed, prime }) {

@@ -48,27 +48,27 @@ const WEIGHTS = ['model.safetensors', 'adapter_model.safetensors'];
 export interface PlayedMode {
   readonly policy: string;
   readonly mode: string;
-  /** Iterations of training behind a checkpoint of the run. */
+  /** Training iterations of a checkpoint of the run. */
   readonly step?: number;
   readonly weights_sha256?: string;
   readonly plan: ValidationPlan;
   readonly tags: readonly DescribedTag[];
-  /** A program played. */
+  /** True if a program played. */
   readonly program: boolean;
   readonly episodes: readonly Episode[];
 }
 
-/** SHA-256 of the weights in a folder; undefined where they are in none of the files with one name. */
+/** SHA-256 of the weights in a folder; undefined where no file has one of the known names. */
 export async function weightsHash(folder: string): Promise<string | undefined> {
   const name = WEIGHTS.find(one => existsSync(join(folder, one)));
   return name === undefined ? undefined : sha256(await readFile(join(folder, name)));
 }
 
 /**
- * Writes `result.json` into the folder of a run, and the episodes next to its evaluations, so that others can play them again.
- * An earlier `result.json` is replaced.
+ * Writes `result.json` into the folder of a run, and the episodes next to its evaluations, so that others can replay
+ * them. It replaces an earlier `result.json`.
  * @returns the fingerprint of the author's key
- * @throws Error for episodes that nobody could check: some were lost, or they take too much room
+ * @throws Error for episodes that nobody could check: some were lost, or they are too large
  */
 export function signResults(
   run: RunFolder,
@@ -111,7 +111,10 @@ export function signResults(
   return fingerprintOf(key.publicKey);
 }
 
-/** A result for each tag. @throws Error where a level lacks an attempt */
+/**
+ * A result for each tag.
+ * @throws Error where a level lacks an attempt
+ */
 function resultsOf(played: PlayedMode, path: string): PlayedResult[] {
   const { plan, tags, policy, mode, step, weights_sha256, program, episodes } = played;
   const byTag = groupBy(episodes, episode => episode.tag);
@@ -152,24 +155,24 @@ function resultsOf(played: PlayedMode, path: string): PlayedResult[] {
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-/** Rights of the group and of others. */
+/** Permission bits of group and others. */
 const OTHERS = 0o077;
 
-/** The key with which an author signs results, and its public part: 32 bytes as base64url. */
+/** An author's signing key with its public part, 32 bytes as base64url. */
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly publicKey: string;
   readonly file: string;
 }
 
-/** The file of the key, in the folder of the user's settings: never in a run folder, which is given to others. */
+/** The file of the key, in the user's settings folder: run folders are shared, so it is never in one. */
 export function signingKeyFile(env: Readonly<Record<string, string | undefined>> = process.env): string {
   return join(env.XDG_CONFIG_HOME || join(homedir(), '.config'), 'ragen', 'signing-key.pem');
 }
 
 /**
  * The author's Ed25519 key, made on first use.
- * @throws Error for a file that others can read, or that holds no such key
+ * @throws Error for a file that others can read, or that is not such a key
  */
 export function openSigningKey(file = signingKeyFile()): SigningKey {
   const stats = lstatSync(file, { throwIfNoEntry: false });
@@ -189,7 +192,7 @@ export function openSigningKey(file = signingKeyFile()): SigningKey {
   return { privateKey, publicKey: x!, file };
 }
 
-/** Puts a new key in place whole; where another process was first, its key stays. */
+/** Saves a new key atomically; if another process was first, its key stays. */
 function makeKey(file: string): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const partial = `${file}.${randomUUID()}`;

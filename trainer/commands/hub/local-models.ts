@@ -8,7 +8,7 @@ import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adap
 import { isModelFolder } from '../../policy/checkpoint/model-folder.ts';
 import { type Progress, shownBytes } from '../../tracking/progress.ts';
 
-/** Says where the models of a hub are, downloading them first where they are not here. */
+/** Finds the local folders of hub models, downloading them if necessary. */
 export interface HubModelOptions {
   readonly progress: Progress;
   readonly signal?: AbortSignal;
@@ -17,18 +17,18 @@ export interface HubModelOptions {
   readonly only?: (name: string) => boolean;
 }
 
-/** A model that somebody named. */
+/** A model named by the user. */
 export interface NamedModel {
-  /** The name to keep: of a hub's model with its commit, or the folder as it was named. */
+  /** The name to record: a hub model with its commit, or the folder as given. */
   readonly name: string;
   readonly folder: string;
 }
 
 /**
- * The folder of a model that is named by its folder, or as `organization/name@revision` on a hub. A folder of that name wins. The
- * base that an adapter names comes along.
- * @param base where the base of an adapter is, when the caller says
- * @throws HubError saying what to do
+ * The folder of a model named by its folder, or as `organization/name@revision` on a hub. An existing folder wins. An
+ * adapter's base is included.
+ * @param base folder of an adapter's base, when the caller sets it
+ * @throws HubError with the remedy
  */
 export async function localModel(
   named: string,
@@ -79,7 +79,7 @@ async function fetched(named: string, { progress, signal, env, only }: HubModelO
   }
 }
 
-/** Settings with models that are named by a hub's names. */
+/** Settings with models named as on a hub. */
 export interface LocalSettings {
   /** With each name at its commit: for the record, and to find the same model again. */
   readonly named: RunSettings;
@@ -88,8 +88,8 @@ export interface LocalSettings {
 }
 
 /**
- * Settings with models on this machine.
- * @throws HubError saying what to do
+ * Settings with local models.
+ * @throws HubError with the remedy
  */
 export async function localSettings(settings: RunSettings, options: HubModelOptions): Promise<LocalSettings> {
   const { policy } = settings;
@@ -113,7 +113,7 @@ export async function localSettings(settings: RunSettings, options: HubModelOpti
   return { named: withModels(model => model.name), local: withModels(model => model.folder) };
 }
 
-/** Settings without revisions of hub models: a run keeps the commit that its revision meant when it began. */
+/** Settings without revisions of hub models: a run keeps the commit to which its revision pointed at the start. */
 export function withoutRevisions(settings: RunSettings): RunSettings {
   const { policy } = settings;
   const plain = (name: string): string => {

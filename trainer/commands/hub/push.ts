@@ -22,16 +22,16 @@ import type { EvaluationRow } from '../evaluate/evaluation.ts';
 interface CardParts {
   /** `organization/name`. */
   readonly id: string;
-  /** True if the files are an adapter of PEFT. */
+  /** True if the files are a PEFT adapter. */
   readonly adapter: boolean;
-  /** The base that the adapter's config names, or null. */
+  /** The base in the adapter's config, or null. */
   readonly base: string | null;
   readonly license?: string;
-  /** The run that the model is of; undefined for a model from elsewhere. */
+  /** The model's run; undefined for a model from elsewhere. */
   readonly run?: { readonly folder: string; readonly settings: RunSettings; readonly step: number };
 }
 
-/** Sections of the settings that say how a model was trained, and hold no addresses or tokens. */
+/** Sections of the settings that describe training and hold no addresses or tokens. */
 const SHOWN = [
   'seed',
   'recipe',
@@ -47,7 +47,7 @@ const SHOWN = [
 /** File of the curve next to the card. */
 const CURVE_FILE = 'validation.svg';
 
-/** Validations of a run; none where it has no status. */
+/** Validations of a run; empty where it has no status. */
 function validationsOf(folder: string): readonly ValidationPoint[] {
   return readJson<RunStatus>(join(folder, RUN_FILES.status))?.validations ?? [];
 }
@@ -97,7 +97,7 @@ function usage({ id, adapter }: CardParts, base: string | undefined): string {
   return ['## Use', '', '```python', ...python, '```', '', '```sh', `ragen serve ${id}`, '```'].join('\n');
 }
 
-/** The curve of validation, and evaluations, each with its interval. */
+/** The validation curve and evaluations, each with its interval. */
 function results(folder: string): string[] {
   const points = validationsOf(folder);
   const interval = (low?: number, high?: number) =>
@@ -169,7 +169,7 @@ export interface PushOptions {
  * @param target run (its newest checkpoint), checkpoint, or folder of a model or adapter
  * @param id `organization/name`
  * @returns the exit status
- * @throws Error or HubError saying what to do
+ * @throws Error or HubError with the remedy
  */
 export async function push(target: string, id: string, options: PushOptions): Promise<number> {
   const { progress = openProgress(process.stderr), env } = options;
@@ -206,7 +206,7 @@ export async function push(target: string, id: string, options: PushOptions): Pr
   return 0;
 }
 
-/** The run that a checkpoint's policy is of. */
+/** The run of a checkpoint's policy. */
 function runOf(folder: string, settings: NonNullable<CardParts['run']>['settings']): CardParts['run'] {
   const checkpoint = dirname(folder);
   return { folder: dirname(dirname(checkpoint)), settings, step: readCheckpoint(checkpoint).state.step };
@@ -218,7 +218,7 @@ const LEFT = 52;
 const RIGHT = WIDTH - 16;
 const TOP = 16;
 const BOTTOM = HEIGHT - 40;
-/** Lines of the share, from 0 to 1. */
+/** Grid lines of the share, from 0 to 1. */
 const SHARES = [0, 0.25, 0.5, 0.75, 1];
 
 const STYLE = `
@@ -228,10 +228,7 @@ text { font: 13px ui-sans-serif, Arial, sans-serif; fill: var(--ink); }
 .paper { fill: var(--paper); } .line { stroke: var(--line); } .interval { fill: var(--curve); opacity: 0.2; }
 .curve { fill: none; stroke: var(--curve); stroke-width: 2; } .point { fill: var(--curve); }`;
 
-/**
- * Success of each validation by iteration as SVG, with its 95 % interval where that is known; undefined where there are fewer
- * than two.
- */
+/** Success of each validation by iteration as SVG, with its 95 % interval where known; undefined for fewer than two. */
 export function validationCurve(points: readonly ValidationPoint[]): string | undefined {
   if (points.length < 2) return undefined;
   const last = Math.max(1, ...points.map(({ step }) => step));
@@ -269,14 +266,14 @@ function rounded(value: number): number {
 const CONFLICT = 409;
 const TOO_MANY_REQUESTS = 429;
 
-/** Files that become a commit of a model's repository. */
+/** Files to be committed to a model's repository. */
 interface Publication {
   /** `organization/name`. */
   readonly id: string;
   readonly files: readonly { readonly name: string; readonly content: Blob }[];
   /** Title of the commit. */
   readonly title: string;
-  /** Makes a new repository private; as the organization has it when absent. One that exists stays as it is. */
+  /** Makes a new repository private; the organization's default when absent. An existing one does not change. */
   readonly private?: boolean;
 }
 
@@ -286,8 +283,8 @@ interface Published {
 }
 
 /**
- * Makes the repository where there is none, and adds one commit with the files to its main branch.
- * @throws HubError without a token, or where the hub refuses
+ * Makes the repository if there is none, and adds one commit with the files to its main branch.
+ * @throws HubError without a token, or where the hub rejects it
  */
 async function publishModel(
   publication: Publication,
@@ -328,7 +325,7 @@ async function createRepository(client: HubClient, { id, private: hidden }: Publ
   });
 }
 
-/** The library's `fetch`: the token goes to the hub alone, and passing failures are tried again. */
+/** The `fetch` of the library: it sends the token to the hub only, and retries passing failures. */
 function authorizedFetch(client: HubClient, id: string): typeof globalThis.fetch {
   const { endpoint, token } = client.settings;
   const dispatcher = new EnvHttpProxyAgent();

@@ -1,19 +1,19 @@
 import { SURVEY_EPISODES, type Survey } from './survey.ts';
 
-/** Longest episode that a small policy from random weights learns to read as a whole within minutes, in tokens. */
+/** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
 const MAX_EPISODE_TOKENS = 256;
-/** Above this many tokens for one turn, a small policy is the wrong reader. */
+/** Most tokens of one turn for a small policy. */
 const MAX_TURN_TOKENS = 768;
-/** Room that a response gets above the longest one of random play, as a share. */
+/** Margin of a response above the longest one of random play, as a share. */
 const RESPONSE_ROOM = 1.5;
-/** Room that a prompt of one turn gets above the longest one of random play, as a share: other levels may show more. */
+/** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
 const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
 /** Episodes of an iteration, and of the warm start. */
 const EPISODES = 128;
 const DEMONSTRATIONS = 600;
 
-/** Tokens of the policy's prompts and responses, measured with its own tokenizer. */
+/** Lengths of the policy's prompts and responses, in tokens of its tokenizer. */
 export interface TokenLengths {
   /** Longest prompt of a turn. */
   readonly turn: number;
@@ -21,7 +21,7 @@ export interface TokenLengths {
   readonly response: number;
 }
 
-/** A setting that `init` chose, and why. */
+/** A setting that `init` chose, with the reason. */
 interface Choice<T> {
   readonly value: T;
   readonly reason: string;
@@ -32,13 +32,13 @@ export interface Choices {
   readonly turns: Choice<number>;
   readonly responseLength: Choice<number>;
   readonly context: Choice<number>;
-  /** Turns that a prompt shows; absent where it shows the whole episode. */
+  /** Turns in a prompt; absent where it shows the whole episode. */
   readonly window?: Choice<1>;
   /** Only named actions can be sampled; absent where an action may be any text. */
   readonly constrained?: Choice<true>;
-  /** Absent where the environment's vocabulary makes the tokenizer. */
+  /** Absent where the tokenizer is made from the environment's vocabulary. */
   readonly tokenizer?: Choice<'bytes'>;
-  /** Episodes of random play to imitate; absent where nobody plays at random. */
+  /** Episodes of random play to imitate; absent where there is no random player. */
   readonly warmStart?: Choice<number>;
   readonly layers: Choice<number>;
   readonly learningRate: Choice<number>;
@@ -46,9 +46,9 @@ export interface Choices {
   readonly groups: Choice<number>;
 }
 
-/** The outcome of random play. */
+/** Results of random play. */
 export interface Baseline {
-  /** Share of the episodes that succeeded. */
+  /** Share of successful episodes. */
   readonly success: number;
   readonly episodes: number;
   readonly meanReturn: number;
@@ -69,12 +69,12 @@ export function baselineOf({ episodes }: Survey): Baseline {
   };
 }
 
-/** True if the environment says which words it is made of. */
+/** True if the environment lists its vocabulary. */
 const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
 
 /**
  * The settings of a run, each with its reason.
- * @param tokens absent before they are measured: a context and responses with room for anything
+ * @param tokens absent until measured: a context and responses with room for anything
  * @throws Error for observations that are too long for a small policy
  */
 export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
@@ -151,7 +151,7 @@ function lengths(
   };
 }
 
-/** Notes for the reader before training, each in a sentence or two. */
+/** Notes for the reader before training, each one or two sentences. */
 export function warningsOf(survey: Survey): string[] {
   const { document, player, stepLimit, episodes } = survey;
   const { success, returns } = baselineOf(survey);

@@ -30,7 +30,7 @@ interface ConfigSubject {
   readonly baseline: Baseline;
   /** Address of the environment server. */
   readonly server: string;
-  /** Settings of the environment that differ from its defaults. */
+  /** Environment settings that differ from their defaults. */
   readonly config: JsonObject;
   /** Name of the environment in the run. */
   readonly tag: string;
@@ -40,7 +40,7 @@ interface ConfigSubject {
 
 const inline = (value: unknown): string => stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trim();
 
-/** The config as YAML: each choice with its reason in the same line. */
+/** The config as YAML: each choice with its reason on the same line. */
 function configText(subject: ConfigSubject, choices: Choices): string {
   const { survey, server, config, tag, file } = subject;
   const { document } = survey;
@@ -125,7 +125,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
   ].join('\n')}\n`;
 }
 
-/** The score to beat, in a sentence. */
+/** The score to beat, as a sentence. */
 function baselineSentence({ survey, baseline }: ConfigSubject): string {
   const { success, episodes, meanReturn, meanSteps } = baseline;
   const who = survey.player === 'example' ? 'Its example action alone' : 'Random play';
@@ -142,24 +142,24 @@ const exponential = (value: number): string => value.toExponential(1);
 export interface InitOptions {
   /** Address of the environment server. */
   readonly servers: string;
-  /** File to write; unless given, it is named after the environment. */
+  /** File to write; by default named after the environment. */
   readonly out?: string;
-  /** Replaces a file that is there. */
+  /** Replaces an existing file. */
   readonly force?: boolean;
 }
 
-/** Longest wait for a server that does not answer, in milliseconds. */
+/** Longest wait for an unresponsive server, in milliseconds. */
 const PATIENCE_MS = 3_000;
-/** Demonstrations of the trial, just enough for short answers, and its part of an iteration's episodes. */
+/** Demonstrations of the trial, just enough for short answers, and its share of an iteration's episodes. */
 const TRIAL_DEMONSTRATIONS = 32;
 const TRIAL_SHARE = 1 / 4;
 
 /**
- * The command `init`: asks a server about an environment, plays it at random, and writes a config that trains a small policy on
- * it. Part of an iteration is tried out before the file is written.
+ * The command `init`: asks a server about an environment, plays it at random, and writes a config that trains a small
+ * policy on it. Part of an iteration is tried before the file is written.
  * @param settings of the environment, `key=value` each
  * @returns the exit status
- * @throws Error with what to do about it; nothing is written then
+ * @throws Error with the remedy; nothing is written then
  */
 export async function init(
   envId: string,
@@ -195,7 +195,7 @@ export async function init(
   }
 }
 
-/** `Guess` of `me/Guess-v0`: the name of its tag. */
+/** `Guess` for `me/Guess-v0`: the name of its tag. */
 function tagOf(envId: string): string {
   return (
     envId
@@ -205,7 +205,7 @@ function tagOf(envId: string): string {
   );
 }
 
-/** @throws Error for a file that is there and is not to be replaced */
+/** @throws Error for an existing file that is not to be replaced */
 function refuseExisting(file: string, { force }: InitOptions): void {
   if (force || !existsSync(file)) return;
   throw new Error(`${file} is there already: name another file with --out, or replace it with --force`);
@@ -237,7 +237,7 @@ function settingsOf(text: string, folder: string, overrides: readonly string[] =
   return loadRunSettings(file, [`run.folder=${folder}`, ...overrides]);
 }
 
-/** Lengths of what was seen, in tokens of the policy. */
+/** Lengths of the observed texts, in tokens of the policy. */
 async function measured(subject: ConfigSubject, folder: string, signal: AbortSignal): Promise<TokenLengths> {
   const { survey, tag } = subject;
   const settings = settingsOf(configText(subject, chooseSettings(survey)), folder);

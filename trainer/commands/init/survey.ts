@@ -8,30 +8,33 @@ import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
 import { writtenAction } from '../../rollout/described-tag.ts';
 import { observationText } from '../../rollout/environment-session.ts';
 
-/** Episodes that a survey plays, and the seed of the first. */
+/** Episodes of a survey, and the seed of the first. */
 export const SURVEY_EPISODES = 64;
 const FIRST_SEED = 2_000_000;
-/** Steps after which a survey leaves an episode, and time after which it leaves all that are open. */
+/** Steps after which a survey leaves an episode, and milliseconds after which it leaves all open ones. */
 const MAX_SURVEY_STEPS = 32;
 const MAX_SURVEY_MS = 120_000;
-/** Environments that an error names. */
+/** Environments that an error lists. */
 const MAX_NAMED = 8;
 const RANDOM = 'random';
 
 type EnvironmentDocument = Schemas['Environment'];
 
-/** The source of random actions: the named actions, the example actions, the reference `random`, or the one example action. */
+/**
+ * The source of random actions: the named actions, the example actions, the reference `random`, or the only example
+ * action.
+ */
 type Player = 'names' | 'examples' | 'reference' | 'example';
 
-/** The measurements of random play in an environment. */
+/** Measurements of random play in an environment. */
 export interface Survey {
   readonly document: EnvironmentDocument;
   readonly player: Player;
   /** Steps after which episodes were left. */
   readonly stepLimit: number;
-  /** Episodes that ended, and those that were left at the limit; others ran out of time. */
+  /** Ended episodes, and episodes left at the limit; the others ran out of time. */
   readonly episodes: readonly SurveyedEpisode[];
-  /** First observations and those after steps, each text once. */
+  /** First and later observations, each text once. */
   readonly observations: readonly string[];
   /** Actions as a policy writes them, each once. */
   readonly actions: readonly string[];
@@ -43,13 +46,13 @@ interface SurveyedEpisode {
   readonly steps: number;
   readonly return: number;
   readonly success: boolean;
-  /** It ended by its rules or at its own limit. */
+  /** True if it ended by its rules or its own limit. */
   readonly ended: boolean;
 }
 
 /**
  * An environment as the server describes it.
- * @throws Error naming environments with similar ids where there is none with this one; ServerProblem
+ * @throws Error listing environments with similar ids where there is none with this one; ServerProblem
  */
 export async function describeEnvironment(
   server: EnvServer,
@@ -69,7 +72,7 @@ export async function describeEnvironment(
   }
 }
 
-/** Ids of a server's environments, those that were registered first: they are what is misspelled. */
+/** Ids of a server's environments, custom ones first: they are the ones that people misspell. */
 async function environmentIds(server: EnvServer): Promise<string[]> {
   const { environments } = await server.call('list_environments', {});
   const ids = environments.map(({ env_id }) => env_id);
@@ -77,7 +80,7 @@ async function environmentIds(server: EnvServer): Promise<string[]> {
 }
 
 /**
- * Plays an environment at random, and measures what it shows.
+ * Plays an environment at random and measures what it shows.
  * @throws Error where no episode ends in time; ServerProblem where the environment fails
  */
 export async function surveyEnvironment(

@@ -2,24 +2,24 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { STARTED_BY_VARIABLE } from '../train/run-failure.ts';
 
-/** Exit status of a program that a signal ended: 128 + SIGTERM. */
+/** Exit status of a program ended by a signal: 128 + SIGTERM. */
 export const KILLED_STATUS = 143;
 
 /**
- * A program of ours in a separate process, outside our process group: Ctrl-C reaches it only through us. A channel to us
- * closes when we are gone for any reason, and the program ends.
+ * One of our programs in a separate process, outside our process group: Ctrl-C reaches it only through us. Its channel
+ * to us closes when we exit for any reason, and the program then ends.
  */
 export interface ChildProgram {
   readonly pid: number;
   /** Its exit status, once it has ended. */
   readonly ended: Promise<number>;
-  /** Asks it to end. */
+  /** Asks it to stop. */
   stop(): void;
-  /** Ends it at once. */
+  /** Kills it. */
   kill(): void;
 }
 
-/** The handle of a process that was started with a channel. */
+/** The handle of a process started with a channel. */
 export function childOf(process: ChildProcess): ChildProgram {
   const ended = new Promise<number>((resolve, reject) => {
     process.once('error', reject);
@@ -36,8 +36,8 @@ export function childOf(process: ChildProcess): ChildProgram {
 const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 
 /**
- * Starts the command `train` with our terminal.
- * @param startedBy the command of the user that continues with it
+ * Starts the command `train` in our terminal.
+ * @param startedBy the user's command that continues with it
  */
 export function startTrainer(args: readonly string[], startedBy: string): ChildProgram {
   return childOf(

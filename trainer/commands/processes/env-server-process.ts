@@ -8,9 +8,9 @@ const ENV_SERVER = fileURLToPath(new URL('../../../env-server/main.ts', import.m
 const LISTENING = /listening on (http:\/\/\S+)/;
 
 /**
- * Starts an environment server on its default port, or a free one where that is taken. It stands alone in its file, because
- * the image of the trainer holds no server.
- * @throws Error with what the server said when it does not come up
+ * Starts an environment server on its default port, or on a free one if that is taken. It is alone in its file, because
+ * the trainer's image has no server.
+ * @throws Error with the server's output when it does not start
  */
 export async function startEnvServer(
   args: readonly string[] = [],

@@ -1,18 +1,21 @@
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Exit status of a program ended by Ctrl-C: 128 + SIGINT. */
 export const INTERRUPTED_STATUS = 130;
-/** Signals so close together are one request: a terminal and npm each pass Ctrl-C on, and then the parent is gone as well. */
+/**
+ * Signals this close together are one request: a terminal and npm each pass Ctrl-C on, and then the parent is gone as
+ * well.
+ */
 const BURST_MS = 1000;
 
-/** A program's readiness to be stopped; disposing of it leaves the signals of the process to their usual effect. */
+/** A program's stop signal; disposing of it restores the default effect of the process's signals. */
 export interface StopRequests extends Disposable {
   /** Aborted at the first request. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Has a signal that is aborted when the program is asked to stop: Ctrl-C, SIGTERM, a closed terminal, or the end of the
- * process that started it and kept a channel to it. A second request by signal, from a second later on, ends the process at once.
+ * Makes a signal that is aborted when the program is asked to stop: by Ctrl-C, SIGTERM, a closed terminal, or the end
+ * of the parent process that kept a channel to it. A second signal, from a second later on, ends the process at once.
  * @param onFirst called on the first request
  */
 export function stopRequests(onFirst: () => void): StopRequests {
@@ -30,7 +33,7 @@ export function stopRequests(onFirst: () => void): StopRequests {
   };
   for (const name of STOP_SIGNALS) process.on(name, onSignal);
   if (process.connected) process.once('disconnect', stop);
-  // Listening would keep the program alive for as long as its parent is.
+  // Listening would keep the program alive as long as its parent.
   process.channel?.unref();
   return {
     signal: controller.signal,
@@ -42,13 +45,13 @@ export function stopRequests(onFirst: () => void): StopRequests {
 }
 
 /**
- * Ends the process by SIGINT, which the shell shows as {@link INTERRUPTED_STATUS}. `process.exit` would stop worker threads within
- * calls of ONNX Runtime; their results then have nowhere to go, and it reports a `Napi::Error` and aborts.
+ * Ends the process by SIGINT, which the shell shows as {@link INTERRUPTED_STATUS}. `process.exit` would stop worker
+ * threads inside calls of ONNX Runtime, which then reports a `Napi::Error` and aborts.
  */
 function endNow(): void {
   process.emit('exit', INTERRUPTED_STATUS);
   for (const name of STOP_SIGNALS) process.removeAllListeners(name);
   process.kill(process.pid, 'SIGINT');
-  // Only the first process of a container is still here: the kernel keeps signals without a handler from it.
+  // Only reached as the first process of a container: the kernel keeps unhandled signals from it.
   process.exit(INTERRUPTED_STATUS);
 }

@@ -7,7 +7,7 @@ import { isLibraryConfig } from '../../config/load.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
 
-/** Values by key that are drawn: from a list, or from a range, evenly or by the logarithm. */
+/** Random values by key: drawn from a list, or from a range, evenly or by the logarithm. */
 const RandomSearch = Type.Object(
   {
     points: Type.Integer({ minimum: 1 }),
@@ -39,7 +39,7 @@ const RandomSearch = Type.Object(
 );
 type RandomSearch = Static<typeof RandomSearch>;
 
-/** All runs go to the first step; of each round the better share continues, to `factor` times as many steps. */
+/** All runs go to the first step; after each round the better share continues, to `factor` times as many steps. */
 const Halving = Type.Object(
   {
     /** Iterations of the first round. */
@@ -51,27 +51,27 @@ const Halving = Type.Object(
 );
 export type Halving = Static<typeof Halving>;
 
-/** A list of runs: every variant with every value of the grid and every seed. */
+/** A plan of runs: every variant with every value of the grid and every seed. */
 const SweepSettings = Type.Object(
   {
     /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
     config: Type.String({ minLength: 1 }),
-    /** Name of the folder that the runs go into; null: the sweep's file name. */
+    /** Name of the folder for the runs; null: the sweep's file name. */
     name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
     seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
-    /** Settings of all runs, `key=value` each; `{seed}` in one, or in a variant's, is replaced by the run's seed. */
+    /** Settings of all runs, `key=value` each; `{seed}` here or in a variant is replaced by the run's seed. */
     overrides: Type.Array(Type.String(), { default: [] }),
-    /** Variants by name, with their settings; empty: one without any. */
+    /** Variants by name, with their settings; empty: a single one without settings. */
     variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
     /** Values by key: every combination is a separate variant. */
     grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
     /** Random search: this many points drawn from ranges, each a separate variant. */
     random: Type.Union([Type.Null(), RandomSearch], { default: null }),
-    /** Successive halving: runs that are behind are stopped early; null: all run to their end. */
+    /** Successive halving: runs that fall behind are stopped early; null: all run to their end. */
     halving: Type.Union([Type.Null(), Halving], { default: null }),
     /** Runs at once. */
     parallel: Type.Integer({ minimum: 1, default: 1 }),
-    /** A variant that the others are compared with, seed by seed; null: the first. */
+    /** The baseline, with which others are compared seed by seed; null: the first variant. */
     baseline: Type.Union([Type.Null(), Type.String({ minLength: 1 })], { default: null }),
   },
   { additionalProperties: false },
@@ -80,12 +80,12 @@ export type SweepSettings = Static<typeof SweepSettings>;
 
 /** One run of a sweep. */
 export interface SweepRun {
-  /** Name of its folder under the sweep's. */
+  /** Name of its folder in the sweep's folder. */
   readonly name: string;
   /** Name shared by the runs that differ only by their seed. */
   readonly variant: string;
   readonly seed: number;
-  /** Everything that is laid over the config, the seed included. */
+  /** All overrides of the config, the seed included. */
   readonly overrides: readonly string[];
 }
 
@@ -95,13 +95,13 @@ export interface SweepPlan {
   readonly runs: readonly SweepRun[];
   readonly parallel: number;
   readonly halving: Halving | null;
-  /** Variant that the others are compared with. */
+  /** The baseline. */
   readonly baseline: string;
 }
 
 /**
  * Reads a sweep's file.
- * @throws ConfigError naming what is wrong in it
+ * @throws ConfigError naming its faults
  */
 export function readSweep(file: string, overrides: readonly string[]): SweepPlan {
   const settings = loadConfig(file, { schema: SweepSettings });
@@ -119,7 +119,7 @@ export function readSweep(file: string, overrides: readonly string[]): SweepPlan
   return { name, config, runs, parallel, halving, baseline: baseline ?? variants[0] };
 }
 
-/** The runs, seed by seed: after each round every variant has been tried as often as any other. */
+/** The runs, seed by seed: after each round every variant has been tried equally often. */
 export function sweepRuns({
   seeds,
   overrides,
@@ -171,7 +171,7 @@ function combinations(grid: readonly (readonly [key: string, values: readonly Js
 /** Significant digits of a drawn number. */
 const DIGITS = 4;
 
-/** Points of a random search; the same for the same seed, and the first of more points are those of fewer. */
+/** Points of a random search, determined by the seed; more points begin with the same ones. */
 function randomPoints({ points, seed, space }: RandomSearch): SweepPoint[][] {
   const rng = Random.fromSeed(seed);
   return Array.from({ length: points }, (_, i) =>

@@ -18,14 +18,14 @@ import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
 import { commandOf } from '../train/run-failure.ts';
 import { type Halving, readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 
-/** A run of a sweep and how far it is. */
+/** A run of a sweep with its progress. */
 export interface SweepOutcome extends SweepRun {
   /** `dropped` by successive halving. */
   readonly status: 'waiting' | 'done' | 'failed' | 'dropped';
   readonly summary?: RunSummary;
 }
 
-/** Success of the variants, each over its seeds: a table in Markdown. */
+/** Success of the variants over their seeds, as a Markdown table. */
 export function sweepReport(plan: SweepPlan, outcomes: readonly SweepOutcome[]): string {
   const done = outcomes.filter(({ status }) => status === 'done').length;
   const failed = outcomes.filter(({ status }) => status === 'failed').length;
@@ -47,7 +47,7 @@ export function sweepReport(plan: SweepPlan, outcomes: readonly SweepOutcome[]):
   ].join('\n');
 }
 
-/** Each variant against the baseline, over the seeds that both have done. */
+/** Each variant against the baseline, over the seeds that both have finished. */
 function pairedRows({ baseline }: SweepPlan, outcomes: readonly SweepOutcome[]): string[] {
   const success = (variant: string, seed: number) =>
     outcomes.find(one => one.variant === variant && one.seed === seed && one.status === 'done')?.summary
@@ -118,11 +118,11 @@ export function halvingRounds({ first_steps, factor }: Halving, steps: number): 
 /** A run at the end of a round. */
 interface RoundResult {
   readonly variant: string;
-  /** The monitored metric there, or where the run ended before it; undefined for a run that failed. */
+  /** The monitored metric there, or at an earlier end of the run; undefined for a failed run. */
   readonly value: number | undefined;
 }
 
-/** The metric of a run at the end of a round: that of its last validation where it is over sooner, such as at its target. */
+/** The metric of a run at the end of a round, or of its last validation if it ended sooner, e.g. at its target. */
 export function roundValue(
   validations: readonly ValidationRecord[],
   { step, metric, isOver }: { readonly step: number; readonly metric: string; readonly isOver: boolean },
@@ -133,8 +133,8 @@ export function roundValue(
 }
 
 /**
- * The variants that continue (successive halving, Jamieson and Talwalkar, 2016): one in `factor`, at least one, by the mean of the
- * metric over their runs; of equals the first. A variant with a run that failed is behind all others.
+ * The variants that continue (successive halving, Jamieson and Talwalkar, 2016): one in `factor`, at least one, by the
+ * mean of the metric over their runs; ties go to the first. A variant with a failed run ranks last.
  */
 export function survivors(results: readonly RoundResult[], factor: number, mode: 'max' | 'min'): string[] {
   const variants = [...new Set(results.map(({ variant }) => variant))];
@@ -156,10 +156,10 @@ export interface SweepOptions {
 }
 
 /**
- * The command `sweep`: runs of a list, each in a separate process, one after another or several at once. Runs that are done are skipped and
- * unfinished ones continue, so a sweep that was stopped or killed is continued by the same command.
+ * The command `sweep`: runs of a plan, each in a separate process, one after another or in parallel. It skips finished
+ * runs and continues unfinished ones, so the same command continues a sweep that was stopped or killed.
  * @returns the exit status: 0 when all runs are done
- * @throws ConfigError for a file or settings that are wrong, before anything runs
+ * @throws ConfigError for a faulty file or settings, before anything runs
  */
 export async function sweep(
   file: string,
@@ -202,7 +202,7 @@ interface SweepState {
   readonly outcomes: SweepOutcome[];
   readonly options: SweepOptions;
   readonly stop: ReturnType<typeof stopping>;
-  /** That the user started the sweep with; it continues where it was stopped. */
+  /** The user's command; it continues where the sweep stopped. */
   readonly command: string;
 }
 
@@ -225,7 +225,7 @@ async function runAll(state: SweepState, until: number | null): Promise<void> {
   await Promise.all(Array.from({ length: plan.parallel }, work));
 }
 
-/** Marks the runs of variants that do not continue after a round. */
+/** Drops the runs of variants that do not continue after a round. */
 function dropLosers({ folder, plan, settings, outcomes }: SweepState, step: number): void {
   const running = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
   const { metric, mode } = settings[0].training.monitor;
@@ -267,7 +267,7 @@ function trainerArguments(
 }
 
 /**
- * How far a run is, as its folder says.
+ * The progress of a run, from its folder.
  * @throws Error when the folder holds a run with other settings
  */
 function outcomeOf(folder: string, run: SweepRun, wanted: RunSettings, failed = false): SweepOutcome {
@@ -298,7 +298,7 @@ function canChange(override: string): boolean {
   return RESUMABLE.includes(parseOverride(override).path[0]);
 }
 
-/** Passes requests to stop on to the runs that are going on: the first asks them for a checkpoint, the second ends them. */
+/** Passes stop requests to the active runs: the first asks for a checkpoint, the second ends them. */
 function stopping() {
   const children = new Set<ChildProgram>();
   const requests = stopRequests(() => {

@@ -4,26 +4,26 @@ import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 
-/** Set by programs of the product that start a trainer, to the command with which the user started them. */
+/** Programs of the product that start a trainer set it to the user's command. */
 export const STARTED_BY_VARIABLE = 'RAGEN_STARTED_BY';
 
-/** The command that continues with a run: that of the user where another program of the product started this one. */
+/** The command that continues a run: the user's, if another program of the product started this one. */
 export function resumeCommand(run: string, overrides: readonly string[] = []): string {
   return process.env[STARTED_BY_VARIABLE] ?? commandOf('train', ['--resume', run, ...overrides]);
 }
 
-/** A command of the trainer as the user types it. */
+/** A trainer command as the user types it. */
 export function commandOf(name: string, words: readonly string[]): string {
   return [TRAINER, name, ...words.map(shellWord)].join(' ');
 }
 
 const NO_ROOM: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
-/** Why a file that was there a moment ago cannot be written or read. */
+/** Reasons why a file can suddenly not be written or read. */
 const NO_ACCESS: ReadonlySet<string> = new Set(['EROFS', 'ENOENT', 'EACCES', 'EPERM', 'EIO', 'ENOTDIR']);
 
 /**
- * What ended a run, with the path that it was about and the command that continues.
- * @param command continues with the run, or starts it again
+ * The cause of a run's end, with the path concerned and the command that continues.
+ * @param command continues the run, or starts it again
  */
 export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command: string): Error {
   const { message, name } = error as Error;
@@ -37,7 +37,7 @@ export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command
   return new Error(`${fault}; then continue with: ${command}`, { cause: error });
 }
 
-/** The error of the operating system among an error and its causes. */
+/** The operating system's error among an error and its causes. */
 function systemErrorOf(error: unknown): NodeJS.ErrnoException | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const { code } = at as NodeJS.ErrnoException;
@@ -48,11 +48,11 @@ function systemErrorOf(error: unknown): NodeJS.ErrnoException | undefined {
 
 interface UnfinishedRun {
   readonly path: string;
-  /** Position from which it resumes, for people. */
+  /** The position from which it resumes, in words. */
   readonly position: string;
 }
 
-/** The newest run under a folder with the name `name` or `name-NNN`, where it has kept something and is not over. */
+/** The newest unfinished run named `name` or `name-NNN` in a folder that has saved something. */
 export function unfinishedRun(folder: string, name: string): UnfinishedRun | undefined {
   const path = latestRun(folder, name);
   if (path === undefined) return undefined;

@@ -39,10 +39,11 @@ import { commandOf, resumeCommand, runFailure, STARTED_BY_VARIABLE } from './run
 const PATIENCE_S = 1;
 
 /**
- * What a run would be, if the files of its model and the first prompts of its tags fit: every setting as resolved, in YAML, and
- * behind it as comments its prompts, sizes and memory. A policy from scratch gets its vocabulary from the environments; without
- * a server its sizes leave the vocabulary out, no prompt is checked, and both are said.
- * @param shown the settings as they are to be printed: with models by the names that a hub has for them
+ * Describes a run without starting it, if its model's files and the first prompts of its tags fit: every resolved
+ * setting in YAML, followed by comments with its prompts, sizes and memory. A policy from scratch gets its vocabulary
+ * from the environments; without a server its sizes leave the vocabulary out and no prompt is checked, which the
+ * comments say.
+ * @param shown the settings as printed: with models by name
  */
 export async function dryRun(
   settings: RunSettings,
@@ -140,9 +141,9 @@ const promptLine =
   };
 
 export interface TrainOptions {
-  /** Folder of a run to continue with. */
+  /** Folder of a run to resume. */
   readonly resume?: string;
-  /** Prints the resolved settings with what the run would take, and does nothing. */
+  /** Prints the resolved settings with the run's resources, and does nothing else. */
   readonly dryRun?: boolean;
   /** Shows no progress. */
   readonly quiet?: boolean;
@@ -151,7 +152,7 @@ export interface TrainOptions {
 /**
  * The command `train`: a new run from a config, or an old one from its folder.
  * @returns the exit status
- * @throws ConfigError, and Error with what to do about it
+ * @throws ConfigError, and Error with the remedy
  */
 export async function train(
   config: string | undefined,
@@ -162,8 +163,8 @@ export async function train(
 }
 
 /**
- * The command `sft`: the warm start of a config and nothing after it. The policy is in the run's checkpoint, where
- * `policy.init` of other runs can find it.
+ * The command `sft`: only the warm start of a config. The policy is in the run's checkpoint, where `policy.init` of
+ * other runs can find it.
  * @returns the exit status
  * @throws ConfigError, and Error when the config has no warm start
  */
@@ -171,7 +172,7 @@ export async function supervise(
   config: string,
   overrides: readonly string[],
   options: Omit<TrainOptions, 'resume'> & {
-    /** Files with conversations to learn, in place of what the config says. */
+    /** Conversation files that replace the config's. */
     readonly data?: readonly string[];
   },
 ): Promise<number> {
@@ -187,11 +188,11 @@ export async function supervise(
 
 interface PreparedRun {
   readonly settings: RunSettings;
-  /** Opens the run's folder, or makes one that keeps these settings. */
+  /** Opens the run's folder, or makes one with these settings. */
   readonly openRun: (settings: RunSettings) => RunFolder;
-  /** The command that started it, as the user typed it. */
+  /** The user's command. */
   readonly startCommand: string;
-  /** Overrides of a resumed run, which its folder does not keep. */
+  /** Overrides of a resumed run, which its folder does not store. */
   readonly resumeOverrides: readonly string[];
 }
 
@@ -212,7 +213,7 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });
-    // Before anyone waits for a server.
+    // Checked before anything waits for a server.
     if (options.resume === undefined) await checkInitialModel(models.local);
     if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
     models = await fitted(models, progress, stop);
@@ -271,7 +272,10 @@ async function fitted(models: LocalSettings, progress: Progress, stop: AbortSign
   return { local, named: { ...models.named, policy: { ...models.named.policy, context, fit_context } } };
 }
 
-/** Lines about the outcome of a run, for the end of its output. @param command resumes it */
+/**
+ * Lines about the result of a run, for the end of its output.
+ * @param command resumes it
+ */
 function summaryLines(summary: RunSummary, command: string): string[] {
   const lines = [
     `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
@@ -291,7 +295,7 @@ function summaryLines(summary: RunSummary, command: string): string[] {
 
 /**
  * The shape of the model that a run begins with; undefined from scratch.
- * @throws Error naming the file or setting that does not fit
+ * @throws Error naming the unsuitable file or setting
  */
 async function checkInitialModel(settings: RunSettings): Promise<DecoderConfig | undefined> {
   const { init } = settings.policy;
@@ -328,7 +332,10 @@ async function checkModel(folder: string, config: DecoderConfig, settings: RunSe
   await checkWeights((await findModel(folder, base)).base, config);
 }
 
-/** The tokenizer of a folder, if it has what the prompts need. @throws Error naming what is missing */
+/**
+ * The tokenizer of a folder, if it has what the prompts need.
+ * @throws Error naming what is missing
+ */
 async function checkTokenizer(place: string, { rollout }: RunSettings): Promise<Tokenizer> {
   const tokenizer = await loadTokenizer(place);
   if (rollout.prompt === 'chat' && tokenizer.chatTemplate === undefined) {

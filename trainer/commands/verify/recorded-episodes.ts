@@ -14,7 +14,7 @@ export interface RecordedFile {
 
 const NAME = /^(train|validation)-(\d+)\.jsonl$/;
 
-/** Files of stored episodes of a run, the oldest first. */
+/** Files of stored episodes of a run, oldest first. */
 export function recordedSteps(
   run: Pick<RunFolder, 'trajectories'>,
 ): { kind: RecordedFile['kind']; step: number }[] {
@@ -26,7 +26,7 @@ export function recordedSteps(
     .sort((a, b) => a.step - b.step || a.kind.localeCompare(b.kind));
 }
 
-/** @throws Error for a file that cannot be read */
+/** @throws Error for an unreadable file */
 export function readRecorded(
   run: Pick<RunFolder, 'trajectories'>,
   kind: RecordedFile['kind'],
@@ -36,7 +36,7 @@ export function readRecorded(
   return { kind, step, records: readJsonLines(file) as TrajectoryRecord[] };
 }
 
-/** The episode of a record, with every token as it was sampled. */
+/** The episode in a record, with every token as sampled. */
 export function episodeOfRecord(record: TrajectoryRecord): Episode {
   const samples = record.samples.map(sampleOf);
   const empty = sampleOf({ token_ids: [], mask: [], log_probs: [], versions: [] });

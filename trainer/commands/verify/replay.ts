@@ -22,13 +22,13 @@ import type { Tag } from '../../rollout/tag.ts';
 import type { TextRunContext } from '../../training/setup/run-context.ts';
 import { successShares } from '../evaluate/evaluation.ts';
 
-/** Episodes that are replayed at once. */
+/** Episodes replayed at once. */
 const AT_ONCE = 16;
 
-/** The first thing that differs in an episode, in words; undefined where all agrees. */
+/** The first difference in an episode, in words; undefined where everything agrees. */
 export type Difference = string | undefined;
 
-/** The part of a stored episode that is played again and compared. */
+/** The part of a stored episode that is replayed and compared. */
 export type ReplayedRecord = Pick<
   TrajectoryRecord,
   | 'episode_id'
@@ -43,15 +43,15 @@ export type ReplayedRecord = Pick<
   | 'final_state'
 > & { readonly turns: readonly Pick<TurnRecord, 'state' | 'actions' | 'sent' | 'reward'>[] };
 
-/** Parties to an episode besides its policy. */
+/** Participants of an episode besides its policy. */
 export interface ReplayedParties {
-  /** A program played, so that the server kept to the cap on actions. */
+  /** A program played, so that the server enforced the cap on actions. */
   readonly program: boolean;
   /** A hook rewarded the turns, so that rewards differ from the environment's. */
   readonly hook: boolean;
 }
 
-/** Plays stored episodes again on servers, and compares what they answer, bit for bit. */
+/** Replays stored episodes on servers, and compares the answers bit for bit. */
 export async function replayEpisodes(
   records: readonly ReplayedRecord[],
   parties: ReplayedParties,
@@ -141,7 +141,7 @@ async function replayed(
   }
 }
 
-/** Compares the actions that were sent with those that the stored response asks for. */
+/** Compares the sent actions with those in the stored response. */
 export function checkActions(
   { turns }: TrajectoryRecord,
   { actionNames, jsonActions }: DescribedTag,
@@ -161,16 +161,16 @@ export function checkActions(
   return undefined;
 }
 
-/** Episodes of a result that are played again; of more, so many at random. */
+/** Most episodes of a result that are replayed; of more, this many at random. */
 const SAMPLE = 256;
-/** Longest wait for a server that is away. */
+/** Longest wait for an unreachable server. */
 const PATIENCE_MS = 5000;
 
 /**
- * Checks what a result says of its episodes, and plays them again.
- * @param server must not be of the author's choice
+ * Checks a result against its episodes, and replays them.
+ * @param server must not be the author's choice
  * @param signal ends it early
- * @throws Error where the server is away, does not have the environment, or does not answer in time
+ * @throws Error where the server is unreachable, does not have the environment, or does not answer in time
  */
 export async function replayResult(
   result: PlayedResult,
@@ -204,7 +204,9 @@ export async function replayResult(
   }
 }
 
-/** The difference of a result from what its episodes say themselves: other levels or luck, too many turns, another success. */
+/**
+ * The difference between a result and its own episodes: other levels or randomness, too many turns, another success.
+ */
 function claimProblem(result: PlayedResult, episodes: readonly SignedEpisode[]): Difference {
   const { first, levels, attempts } = result.seeds;
   const wanted = levels * attempts;
@@ -251,7 +253,7 @@ function episodeProblem(result: PlayedResult, episode: SignedEpisode): Differenc
   return undefined;
 }
 
-/** All episodes in a random order that authors cannot foresee, or the first so many of them. */
+/** All episodes in a random order that authors cannot predict, or the first so many of them. */
 function sampleOf(episodes: readonly SignedEpisode[]): SignedEpisode[] {
   const order = [...episodes];
   const count = Math.min(SAMPLE, order.length);

@@ -25,7 +25,7 @@ interface RescoredStep {
   readonly kind: 'train' | 'validation';
   readonly step: number;
   readonly episodes: number;
-  /** Episodes that the function failed at; they are in none of the means. */
+  /** Episodes at which the function failed; the means leave them out. */
   readonly failed: number;
   readonly before: number;
   readonly after: number;
@@ -37,8 +37,8 @@ interface RescoredStep {
 }
 
 /**
- * The command `rescore`: rewards of a function for the stored episodes of a run, without playing or sampling anything. The run stays
- * as it is.
+ * The command `rescore`: a function's rewards for the stored episodes of a run, without playing or sampling. The run
+ * does not change.
  * @returns the exit status
  */
 export async function rescoreCommand(target: string, options: RescoreOptions): Promise<number> {

@@ -37,7 +37,7 @@ import { checkActions, type Difference, replayEpisodes } from './replay.ts';
 const CHECKS = ['replay', 'actions', 'returns', 'filter', 'advantages', 'update'] as const;
 type Check = (typeof CHECKS)[number];
 
-/** Verdicts about the stored episodes of an iteration or validation. */
+/** Verdicts on the stored episodes of an iteration or validation. */
 export interface StepReport {
   readonly kind: 'train' | 'validation';
   readonly step: number;
@@ -51,8 +51,8 @@ export interface VerifyOptions {
 }
 
 /**
- * The command `verify-run`: plays the stored episodes of a run again on its servers, computes from them what training made of them,
- * and reports what agrees.
+ * The command `verify-run`: replays the stored episodes of a run on its servers, recomputes what training derived from
+ * them, and reports what agrees.
  * @returns the exit status: 0 where everything that was checked agrees, else 1
  */
 export async function verifyRunCommand(
@@ -135,7 +135,7 @@ async function verifyStep(
 
 const differs = (verdict: Verdict | undefined): boolean => verdict !== undefined && 'differs' in verdict;
 
-/** The verdicts as a table, what differs first, what was not checked, and the share that agrees. */
+/** The verdicts as a table, differences first, then unchecked items, and the share that agrees. */
 export function reportText(reports: readonly StepReport[], columns?: number): string {
   const cell = (verdict: Verdict | undefined): string =>
     verdict === undefined
@@ -179,13 +179,13 @@ export function reportText(reports: readonly StepReport[], columns?: number): st
   ].join('\n');
 }
 
-/** Outcome of a check: it agrees, it differs as the text says, or it was not made, for the reason in `skipped`. */
+/** Result of a check: it agrees, it differs as the text says, or it was skipped for the reason in `skipped`. */
 type Verdict =
   | { readonly agrees: number }
   | { readonly agrees: number; readonly differs: string }
   | { readonly skipped: string };
 
-/** A verdict over items of which each agrees or differs. */
+/** A verdict over items that each agree or differ. */
 function verdictOf(differences: readonly (readonly [name: string, difference: Difference])[]): Verdict {
   const first = differences.find(([, difference]) => difference !== undefined);
   const agrees = differences.filter(([, difference]) => difference === undefined).length;
@@ -233,10 +233,10 @@ function checkFilter(
   );
 }
 
-/** Decimal places that advantages are stored with. */
+/** Decimal places of stored advantages. */
 const DECIMALS = 1e4;
 
-/** Advantages of stored episodes, where they follow from what is stored; to the four places that are. */
+/** Advantages of stored episodes, where stored data determines them; compared to four decimal places. */
 function checkAdvantages(
   whole: RunSettings,
   step: number,
@@ -278,7 +278,7 @@ function firstGap(record: TrajectoryRecord, found: readonly (Float32Array | unde
   return undefined;
 }
 
-/** Why advantages do not follow from stored episodes alone; undefined where they do. */
+/** Reason why stored episodes alone do not determine the advantages; undefined where they do. */
 function advantageGap(settings: RunSettings, episodes: readonly Episode[]): string | undefined {
   const { algorithm } = settings;
   const { needs } = advantageEstimator(algorithm.advantage);
@@ -294,7 +294,7 @@ function advantageGap(settings: RunSettings, episodes: readonly Episode[]): stri
   return undefined;
 }
 
-/** Why the update of an iteration cannot be taken again; else the checkpoint that it began with. */
+/** Reason why an iteration's update cannot be repeated, or the checkpoint that it began with. */
 function updateStart(run: RunFolder, settings: RunSettings, step: number): Checkpoint | string {
   if (settings.rollout.asynchronous) return 'asynchronous training does not repeat';
   if (settings.generation.engine !== 'local') return `${settings.generation.engine} sampled elsewhere`;
@@ -307,14 +307,14 @@ function updateStart(run: RunFolder, settings: RunSettings, step: number): Check
   return readCheckpoint(folder);
 }
 
-/** Metrics that depend on clocks, and on how episodes came about. */
+/** Metrics that depend on clocks, and on how episodes were collected. */
 const DEPENDENT =
   /^(timing_s|perf|training|gateway|curriculum|prefix|generation)\/|^(rollouter|trainer)\/idle_ratio$|^rollout\/validation_levels_left_out$/;
 const LARGE_FILES = ['model.safetensors', 'adapter_model.safetensors', 'value_head.safetensors'];
 
 /**
- * Takes the update of an iteration again from the checkpoint before it and the stored episodes: scores, advantages, diagnostics,
- * optimizer steps. Compares metrics, stored advantages and, where the next checkpoint is there, weights.
+ * Repeats the update of an iteration from the checkpoint before it and the stored episodes: scores, advantages,
+ * diagnostics, optimizer steps. Compares metrics, stored advantages and, where the next checkpoint exists, weights.
  */
 async function checkUpdate(
   run: RunFolder,
@@ -395,7 +395,10 @@ function recordGaps(stored: readonly TrajectoryRecord[], found: readonly Traject
   });
 }
 
-/** Samples as text, without what a replay does not make again: likeliest tokens, and numbers that earlier versions left out. */
+/**
+ * Samples as text, without what a replay does not reproduce: likeliest tokens, and numbers that earlier versions left
+ * out.
+ */
 function verifiedText(samples: TrajectoryRecord['samples'] | undefined): string | undefined {
   return JSON.stringify(samples, (key, value: unknown) =>
     key === 'top_logprobs' || key === 'reference_log_probs' ? undefined : value,

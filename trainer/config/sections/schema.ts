@@ -1,8 +1,8 @@
 import Type from 'typebox';
 
-/** A map that refuses keys it does not know. */
+/** A map that rejects unknown keys. */
 export const strict = { additionalProperties: false } as const;
-/** A section that may be left out, because all its keys have defaults. */
+/** An optional section, because all its keys have defaults. */
 export const section = { additionalProperties: false, default: {} } as const;
 
 export const positive = (value: number) => Type.Integer({ minimum: 1, default: value });
@@ -53,13 +53,13 @@ export const sampling = (temperature: number) => ({
   bad_words: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
 });
 
-/** A setting that cannot stand next to the others, and why. */
+/** A setting that conflicts with others, and the reason. */
 export interface SettingConflict {
   readonly key: string;
   readonly message: string;
 }
 
-/** A conflict of a setting in words; only texts count. */
+/** A conflict of a setting in words; anything but text is ignored. */
 type Fault = string | boolean | number | null | undefined;
 
 /** Faults by the key of their setting. */
