@@ -6,9 +6,9 @@ import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 
-// A command is imported where it is run: help and wrong options print at once.
+// Commands are imported when they run, so that help and wrong options print at once.
 
-/** A command that failed ends at the latest so long after its message. */
+/** Longest time from a failed command's message to its exit, in milliseconds. */
 const LONGEST_EXIT_MS = 3000;
 
 const POSITIVE = numberOption({ minimum: 1, integer: true });
@@ -294,6 +294,6 @@ try {
   const { message } = error as Error;
   console.error(printableLines(error instanceof ConfigError ? message : `ragen: ${message}`));
   process.exitCode = 1;
-  // What still runs, such as a thread or a read that never ends, must not keep a failed program alive.
+  // Remaining work, such as a thread or a read that never ends, must not keep a failed program alive.
   setTimeout(() => process.exit(), LONGEST_EXIT_MS).unref();
 }

@@ -100,7 +100,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   }
 }
 
-/** @param server address of the server that stays; undefined where it ends with the training */
+/** @param server address of a server that keeps running; undefined where it ends with the training */
 function printSummary(run: string, server: string | undefined): void {
   const folder = relative('.', run);
   const { run: files, settings } = openRunFolder(run);

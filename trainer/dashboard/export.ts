@@ -17,7 +17,7 @@ import { type Asset, Assets, RUN_PAGES } from '../../site/server/assets.ts';
 import { type RunDetail, RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
 
-/** Most packs of episodes of a run, and bytes of a pack before it is compressed: the page reads a pack as a whole. */
+/** Most packs of episodes of a run, and uncompressed bytes of a pack: the page reads a pack as a whole. */
 const MAX_PACKS = 8;
 const MIN_PACK_BYTES = 2 * 1024 * 1024;
 const SITE_FILE = 'site.json';
@@ -26,13 +26,13 @@ const compressed = promisify(gzip);
 
 export interface ExportOptions {
   readonly leaderboard?: string;
-  /** Checks of signed results: the pages are written when they are over. */
+  /** Checks of signed results; the pages are written once they are done. */
   readonly signed?: SignedSettings;
   /** Address of an environment server that the pages link to. */
   readonly server?: string;
 }
 
-/** Files that were written. */
+/** Number of files written. */
 export interface ExportedFiles {
   readonly files: number;
   readonly bytes: number;
@@ -42,8 +42,8 @@ export interface ExportedFiles {
 type Write = (path: string, content: string | Buffer) => void;
 
 /**
- * Writes the pages about runs and all that they show as files, which any web server can serve: `index.html`, `assets/`, and in
- * `data/` at most nine compressed files a run. An earlier export in the folder is replaced.
+ * Writes the run pages with all their data as files for any web server: `index.html`, `assets/`, and in `data/` at most
+ * nine compressed files a run. It replaces an earlier export in the folder.
  */
 export async function exportSite(
   runs: string,
@@ -111,14 +111,14 @@ async function exportRun(reader: RunReader, id: string, write: Write): Promise<v
   write(exportedRunPath(id), await compressed(JSON.stringify(run)));
 }
 
-/** Bytes of a pack such that a run has no more than {@link MAX_PACKS} of them. */
+/** Bytes of a pack that give a run at most {@link MAX_PACKS}. */
 function packBytes(path: string, { files }: RunDetail): number {
   const sizes = files.map(({ name }) => statSync(join(path, RUN_FILES.trajectories, `${name}.jsonl`)).size);
   const all = sizes.reduce((sum, size) => sum + size, 0);
   return Math.max(MIN_PACK_BYTES, all / (MAX_PACKS - 1));
 }
 
-/** Episodes in the order of their files, in packs of about the same size. */
+/** Episodes in file order, in packs of about the same size. */
 class EpisodePacks {
   readonly #most: number;
   readonly #spans: EpisodeSpan[][] = [];
@@ -139,7 +139,7 @@ class EpisodePacks {
     return this.#episodes.length === 0;
   }
 
-  /** Spans of the packs that were taken. */
+  /** Spans of the closed packs. */
   get spans(): readonly (readonly EpisodeSpan[])[] {
     return this.#spans;
   }
@@ -169,18 +169,18 @@ const PAGE = 'site/runs/page.html';
 /** Imports of scripts; web servers know the ending `.js`, but not `.ts`. */
 const IMPORT = /((?:\bfrom|\bimport)\s*(?:\(\s*)?["'])([./][^"']+)(["'])/g;
 const LINK = /\b(?:href|src)="assets\/([^"]+)"/g;
-/** An export has bundles alone, without the modules that a map leads to. */
+/** An export has bundles only, without the modules that a source map refers to. */
 const SOURCE_MAP = /^\/\/# sourceMappingURL=.*\n/m;
 const ADDRESS = /\burl\(["']?([^"')]+)["']?\)/g;
 
-/** Files of the pages about runs as a plain web server has them: the page, and all that it loads at any time. */
+/** Files of the run pages for a plain web server: the page, and everything it ever loads. */
 async function exportedAssets(): Promise<Map<string, string | Buffer>> {
   const assets = new Assets(RUN_PAGES);
   const files = new Map<string, string | Buffer>();
   const seen = new Set([PAGE]);
   for (const path of seen) {
     const asset = await assets.find(path);
-    // Pages of other parts of the site, which an export has none of.
+    // Pages of other parts of the site, which an export lacks.
     if (!asset) continue;
     for (const reference of referencesIn(asset, path)) seen.add(reference);
     files.set(targetOf(path), exported(asset));

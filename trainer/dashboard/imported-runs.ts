@@ -18,32 +18,32 @@ import { TrajectoryImport } from '../../site/compute/formats/import.ts';
 import { type OnRow, RowSplitter } from '../../site/compute/formats/rows.ts';
 
 const MIB = 1024 * 1024;
-/** All files of a command together: their episodes are written out once. */
+/** Most bytes of a command's files, because their episodes are written out again. */
 const MAX_BYTES = 2048 * MIB;
-/** Files of a folder, and how deep it is looked into: `job/trial/agent/trajectory.json`. */
+/** Most files in a folder, and its depth: `job/trial/agent/trajectory.json`. */
 const MAX_FILES = 10_000;
 const MAX_DEPTH = 4;
 const PARQUET_MARK = 'PAR1';
-/** Episodes that wait in memory until they are written. */
+/** Bytes of episodes kept in memory until they are written. */
 const MAX_WAITING_BYTES = 8 * MIB;
-/** Files of trajectories in a folder; others are named one by one. */
+/** Endings of trajectory files in a folder; other files must be named one by one. */
 const IS_TRAJECTORY_FILE = /\.(jsonl|parquet)$|^trajectory\.json$/;
 
-/** A run made of files. */
+/** A run made from files. */
 export interface ImportedRun {
   readonly id: string;
   readonly episodes: number;
   readonly formats: readonly string[];
-  /** Words about what was left out. */
+  /** Words about omitted episodes. */
   readonly notes: readonly string[];
 }
 
 /**
- * Writes the trajectories of other programs as run folders, one for each path: a file, or a folder of files such as verl's
+ * Writes other programs' trajectories as run folders, one for each path: a file, or a folder of files such as verl's
  * `rollout_data_dir`.
  * @param root folder for the run folders
  * @param signal ends it early
- * @throws Error that names file and line for anything that is no trajectory
+ * @throws Error that names file and line for anything but a trajectory
  */
 export async function importRuns(
   paths: readonly string[],
@@ -73,7 +73,7 @@ function freeName(name: string, taken: Set<string>): string {
   return free;
 }
 
-/** The file, or the files of trajectories in a folder, in the order of their names, numbers by their size. */
+/** The file, or a folder's trajectory files, sorted by name, with numbers in numeric order. */
 function filesAt(path: string): string[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats) throw new Error(`${path} does not exist`);
@@ -129,7 +129,7 @@ async function importRun(
   return { id, episodes: rows.episodes, formats: rows.formats, notes };
 }
 
-/** @returns whether the last line is half written */
+/** @returns true if the last line is incomplete */
 async function jsonRows(file: string, onRow: OnRow, signal?: AbortSignal): Promise<boolean> {
   const splitter = new RowSplitter(onRow);
   for await (const chunk of createReadStream(file, { signal })) splitter.push(chunk as Buffer);
@@ -201,12 +201,12 @@ function statusOf(name: string, format: string, step: number): RunStatus {
   };
 }
 
-/** Uncompressed bytes of a row group, which is in memory as a whole. */
+/** Most uncompressed bytes of a row group, which is in memory as a whole. */
 const MAX_GROUP_BYTES = 512 * MIB;
 
 /**
- * The rows of a Parquet file, a row group at a time.
- * @returns false: a file without its end is no Parquet
+ * The rows of a Parquet file, one row group at a time.
+ * @returns false: a file without its end is not Parquet
  * @throws FormatError
  */
 async function parquetRows(path: string, onRow: OnRow): Promise<boolean> {
@@ -241,7 +241,7 @@ const bytesOf = ({ total_byte_size, columns }: RowGroup): number =>
     columns.reduce((sum, { meta_data }) => sum + Number(meta_data?.total_uncompressed_size ?? 0), 0),
   );
 
-/** A value without Parquet's 64-bit integers, typed arrays and dates; columns without a value are left out. */
+/** A value without Parquet's 64-bit integers, typed arrays and dates; empty columns are left out. */
 function plain(value: unknown): unknown {
   if (typeof value === 'bigint') return Number(value);
   if (Array.isArray(value) || ArrayBuffer.isView(value))

@@ -14,16 +14,16 @@ import { addDashboard } from '../../site/server/routes.ts';
 export interface DashboardSettings {
   /** Folder of run folders. */
   readonly runs: string;
-  /** Address of an environment server: the dashboard links its pages and continues episodes there. */
+  /** Address of an environment server, to which the dashboard links and where it continues episodes. */
   readonly server?: string;
   /** Published results for the leaderboard. */
   readonly leaderboard?: string;
   /** Checks of signed results. */
   readonly signed?: SignedSettings;
-  /** Token of those who may control trainers; absent where nobody may. */
+  /** Token for controlling trainers; absent where nobody may. */
   readonly controlToken?: string;
   readonly host: string;
-  /** Names that requests may be for besides those of this machine, separated by commas. */
+  /** Accepted `Host` names besides this machine's, separated by commas. */
   readonly allowedHosts: string;
 }
 
@@ -40,7 +40,7 @@ class HostRefused extends Error {
 }
 
 /**
- * The server of the pages about runs; it listens nowhere yet. Its pages need no token, so that it stays on this machine.
+ * The server of the run pages, not listening yet. Its pages need no token, so it is for this machine only.
  * @throws Error for an address that others can reach
  */
 export async function createDashboard(settings: DashboardSettings): Promise<FastifyInstance> {
@@ -75,7 +75,7 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
   return app;
 }
 
-/** The reason why a request may not control trainers. Tokens are compared by their digests, in the same time for all. */
+/** The reason why a request may not control trainers. Tokens are compared by their digests, in constant time. */
 function tokenProblem({ headers }: FastifyRequest, token: string) {
   const given = /^bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? '';
   const digest = (text: string) => hash('sha256', text, 'buffer');
@@ -86,15 +86,15 @@ function tokenProblem({ headers }: FastifyRequest, token: string) {
 
 const slashed = (url: string): string => (url.endsWith('/') ? url : `${url}/`);
 
-/** Routes of an environment server that pages about runs use: to open a session, and to bring it to a turn of an episode. */
+/** Environment server routes that the run pages use: to open a session, and to bring it to a turn of an episode. */
 const ROUTES = ['v1/sessions', 'v1/batch'];
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
 const TIMEOUT_MS = 60_000;
 export const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 
 /**
- * Passes these requests on from `/server/`, because a page may ask only the server that it came from. The token of the
- * variable `RAGEN_TOKEN` goes with them.
+ * Forwards these requests from `/server/`, because a page may only ask the server it came from. It adds the token of
+ * the variable `RAGEN_TOKEN`.
  * @param server its address, ending in a slash
  */
 function addServerProxy(app: FastifyInstance, server: string): void {

@@ -14,11 +14,11 @@ import type { WorkQueue } from './work-queue.ts';
 
 const NORMAL_CLOSURE = 1000;
 const TRY_AGAIN_LATER = 1013;
-/** Open sockets of one rollout. */
+/** Most open sockets of one rollout. */
 const MAX_SOCKETS = 8;
-/** Frames of one socket that wait for their turn. */
+/** Most waiting frames of one socket. */
 const MAX_FRAMES = 32;
-/** Replies that a program has not read. */
+/** Most bytes of replies that a program has not read. */
 const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
 
 interface Frame {
@@ -32,10 +32,10 @@ interface Frame {
 const SESSION_SOCKET = '/session/ws';
 
 /**
- * The session of a rollout over a WebSocket, in frames as those of the environment server: `{id, op, action?}`, answered by
- * `{id, ok: true, result}` or `{id, ok: false, error}`. Frames are carried out one after the other. It closes when the
- * rollout is over.
- * @param rolloutOf the rollout that a request has the key of
+ * The session of a rollout over a WebSocket, in frames like those of the environment server: `{id, op, action?}`,
+ * answered by `{id, ok: true, result}` or `{id, ok: false, error}`. Frames are carried out one after another. The
+ * socket closes when the rollout is over.
+ * @param rolloutOf the rollout with the request's key
  */
 function sessionWebSocket(
   app: FastifyInstance,
@@ -139,8 +139,8 @@ function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
 const MCP_HEADERS = ['content-type', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
 
 /**
- * The session of a rollout: REST at `<prefix>/session`, the environment's tools at `<prefix>/mcp`. Everything is carried out
- * by the environment server, in this session only; the server's own token stays here.
+ * The session of a rollout: REST at `<prefix>/session`, the environment's tools at `<prefix>/mcp`. The environment
+ * server carries everything out, in this session only; programs never see the server's token.
  */
 function sessionRoutes(
   app: FastifyInstance,
@@ -175,7 +175,7 @@ function sessionRoutes(
   app.post(`${prefix}/mcp`, forward);
 }
 
-/** Numbers of the steps in replies of MCP. */
+/** Step numbers in MCP replies. */
 function stepsIn(text: string): number[] {
   const reply = parseJson(text);
   return (Array.isArray(reply) ? reply : [reply]).flatMap(message => {
@@ -189,14 +189,14 @@ function stepsIn(text: string): number[] {
 
 const BODY_LIMIT_BYTES = 1024 * 1024;
 const REQUEST_TIMEOUT_MS = 30_000;
-/** Choices of one request; several are several branches of the episode. */
+/** Most choices of one request; several choices are several branches of the episode. */
 const MAX_CHOICES = 16;
-/** Requests of one rollout that are answered at once: what one program asks for takes no room from others. */
+/** Requests of one rollout answered at once, so that one program takes no room from others. */
 const MAX_OPEN_REQUESTS = 32;
 const RETRY_AFTER_S = 1;
 const PREFIX = '/rollouts/:id';
 
-/** A rollout that takes requests. */
+/** A rollout that accepts requests. */
 export interface OpenRollout {
   readonly rollout: Rollout;
   readonly model: RolloutModel;
@@ -209,7 +209,7 @@ export interface GatewayAppParts {
   readonly verifierKey: string | undefined;
 }
 
-/** The server that programs talk to, not listening yet. Each rollout has its own path and keys. */
+/** The server for programs, not listening yet. Each rollout has its own path and keys. */
 export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppParts): FastifyInstance {
   const app = Fastify({
     logger: false,
@@ -219,7 +219,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   });
   const named = (request: FastifyRequest): OpenRollout | undefined =>
     rollouts.get((request.params as { readonly id?: string }).id ?? '');
-  /** @throws ApiError 401 for any key but that of this rollout, whether there is such a rollout or not */
+  /** @throws ApiError 401 for any key but that of this rollout, whether or not the rollout exists */
   const opened = (request: FastifyRequest, key: 'apiKey' | 'sessionToken'): OpenRollout => {
     const open = named(request);
     if (!open || !holdsKey(request.headers.authorization, open.rollout[key])) {
@@ -238,7 +238,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   app.setNotFoundHandler(refuseUnknown);
   app.removeContentTypeParser('text/plain');
 
-  // A hook and not the handler, so that a body is read only for those who may send one.
+  // A hook and not the handler, so that a body is read only for authorized clients.
   app.addHook('onRequest', async (request, reply) => {
     const { url = '' } = request.routeOptions;
     const upgrade = wantsUpgrade(request);
@@ -301,7 +301,7 @@ function wantsUpgrade({ headers }: FastifyRequest): boolean {
   return headers.upgrade?.toLowerCase() === 'websocket';
 }
 
-/** Which key of its rollout a route wants. */
+/** The key that a route requires. */
 function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
   if (url.startsWith(`${PREFIX}/v1/`)) return 'apiKey';
   return url.startsWith(`${PREFIX}/session`) || url === `${PREFIX}/mcp` ? 'sessionToken' : undefined;
@@ -309,7 +309,7 @@ function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
 
 /**
  * @param closing emits `close` when the request is over
- * @throws ApiError 429 where the rollout has too many requests open
+ * @throws ApiError 429 where the rollout has too many open requests
  */
 function takeRoom(rollout: Rollout, closing: EventEmitter, open: WeakMap<Rollout, number>): void {
   const count = open.get(rollout) ?? 0;
@@ -335,12 +335,12 @@ function checkVerifier({ headers }: FastifyRequest, key: string | undefined): vo
   }
 }
 
-/** An operation of a program on the session of its rollout; the environment server carries it out. */
+/** A program's operation on the session of its rollout; the environment server carries it out. */
 type SessionOperation = (rollout: Rollout, input: { readonly action?: unknown }) => Promise<unknown>;
 
 /**
- * By the names of the environment server's operations.
- * @throws ApiError where the environment server refuses, or the rollout does
+ * Named like the environment server's operations.
+ * @throws ApiError where the environment server or the rollout rejects it
  */
 const SESSION_OPERATIONS = {
   get: detailOf,
@@ -367,7 +367,7 @@ function detailOf({ session: { server, sessionId } }: Rollout) {
   return passingProblems(() => server.call('get', { session_id: sessionId }));
 }
 
-/** Passes problems of the environment server on to the program. */
+/** Forwards problems of the environment server to the program. */
 async function passingProblems<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();

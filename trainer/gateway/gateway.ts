@@ -15,7 +15,7 @@ import { type Assignment, WorkQueue } from './work-queue.ts';
 export interface GatewaySettings extends RolloutLimits {
   /** The program and its arguments. */
   readonly command: readonly string[];
-  /** Programs that stay and ask for one episode after the other; 0: one is started per episode. */
+  /** Long-running programs that ask for one episode after another; 0: one program is started per episode. */
   readonly workers: number;
   /** Programs at once where one is started per episode. */
   readonly processes: number;
@@ -25,7 +25,7 @@ export interface GatewaySettings extends RolloutLimits {
   readonly verifierKey: string | undefined;
 }
 
-/** Setting of one attempt at an episode. */
+/** Settings of one attempt at an episode. */
 export interface Attempt {
   readonly plan: GroupPlan;
   readonly member: number;
@@ -67,7 +67,7 @@ export class Gateway {
     this.url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
   }
 
-  /** Listens on a free port of this machine's loopback address. */
+  /** Listens on a free port of the loopback address. */
   static async open(
     settings: GatewaySettings,
     policy: GatewayPolicy,
@@ -137,7 +137,7 @@ export class Gateway {
     try {
       await this.#within(rollout, program);
     } catch (error) {
-      // What a worker still does for this rollout would delay the next.
+      // A worker's remaining work for this rollout would delay the next one.
       await program.stop();
       throw error;
     }

@@ -11,7 +11,7 @@ import { type MergedCalls, type ModelCall, mergeCalls, type ProgramTask, type Ro
 
 type StepRecord = Schemas['TrajectoryRecord'];
 
-/** An episode that a program played, with the outcome of its calls. */
+/** An episode played by a program, with the results of its calls. */
 interface ProgramEpisode {
   readonly rollout: Rollout;
   readonly records: readonly StepRecord[];
@@ -19,10 +19,10 @@ interface ProgramEpisode {
 }
 
 /**
- * The agent that lets a program play whole episodes through a gateway. Rewards are what the environment server recorded, or
- * a verifier's where the run has one.
- * @param attempts times an episode is played before its group is given up
- * @param note called with a line for every attempt that failed
+ * The agent that lets a program play whole episodes through a gateway. Rewards are those that the environment server
+ * recorded, or a verifier's where the run has one.
+ * @param attempts attempts at an episode before its group is dropped
+ * @param note called with a line for every failed attempt
  */
 export function programAgent(gateway: Gateway, attempts: number, note: (text: string) => void): EpisodeAgent {
   return {
@@ -60,7 +60,7 @@ async function attempted(
 ): Promise<Rollout> {
   const began = performance.now();
   const { responseLength } = prompt.task;
-  // Another attempt draws other tokens.
+  // Another attempt samples other tokens.
   const seed = attempt === 1 ? samplingSeed : mixSeed(samplingSeed, attempt);
   try {
     return await gateway.play({
@@ -89,7 +89,7 @@ function taskOf({ tag, description }: EpisodeSetting['described'], observation: 
 }
 
 /**
- * What the server recorded of the episode that the program was given.
+ * The server's record of the program's episode.
  * @throws ProgramFault for a program that asked nothing, did nothing, or began another episode
  */
 async function recordsOf(
@@ -146,7 +146,7 @@ function episodeOf(
   };
 }
 
-/** A turn per call: the steps that the program made after it and before the next belong to it. */
+/** One turn per call, with the steps that the program made between it and the next call. */
 function turnsOf(rollout: Rollout, records: readonly StepRecord[], { places }: MergedCalls): Turn[] {
   const { calls, callsBefore } = rollout;
   const [reset, ...steps] = records;

@@ -1,27 +1,27 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 
-/** End of standard error that is kept for the log. */
+/** Length of the end of standard error that is kept for the log. */
 const TAIL_BYTES = 4096;
 const TAIL_LINES = 12;
-/** From SIGTERM to SIGKILL. */
+/** Milliseconds from SIGTERM to SIGKILL. */
 const GRACE_MS = 2000;
-/** Longest wait for the last lines of a program that has ended. */
+/** Longest wait for the last output of a program that has ended, in milliseconds. */
 const LAST_WORDS_MS = 1000;
-/** Variables of ours that programs of others do not get: addresses, tokens and keys. */
+/** Our variables that foreign programs do not get: addresses, tokens and keys. */
 const PRIVATE = /^(RAGEN_|OPENAI_|NODE_OPTIONS$)|(TOKEN|SECRET|PASSWORD|CREDENTIALS|_KEY)$/i;
 
-/** A program of others that runs, with all its children in a process group. */
+/** A running foreign program, with all its children in a process group. */
 export class Program {
-  /** Resolves when it ended with status 0; rejects with a ProgramFault otherwise. */
+  /** Resolves when it ends with status 0; rejects with a ProgramFault otherwise. */
   readonly ended: Promise<void>;
   readonly #process: ChildProcess;
   #tail = Buffer.alloc(0);
   #hasEnded = false;
 
   /**
-   * Starts it in the current folder.
-   * @param variables what it gets besides the trainer's own environment without secrets
+   * Starts a program in the current folder.
+   * @param variables added to the trainer's own environment, which is passed without secrets
    */
   constructor(command: readonly string[], variables: { readonly [name: string]: string }) {
     const [file, ...args] = command;
@@ -55,11 +55,11 @@ export class Program {
       });
       this.#process.once('close', settle);
     });
-    // Somebody may look at it later.
+    // The caller may await it later.
     this.ended.catch(() => {});
   }
 
-  /** Ends it and its children: asked first, killed soon after. */
+  /** Stops it and its children, and kills them soon after. */
   async stop(): Promise<void> {
     if (this.#hasEnded) return;
     this.#signal('SIGTERM');
@@ -68,7 +68,7 @@ export class Program {
     clearTimeout(kill);
   }
 
-  /** The fault of a program that was stopped for a reason, with what it said last. */
+  /** The fault of a program that was stopped for a reason, with its last output. */
   fault(why: string): ProgramFault {
     return new ProgramFault(why + this.#lastLines());
   }

@@ -14,9 +14,9 @@ import type { Rollout } from './rollout.ts';
 
 /** The policy's model name for programs; they may ask for any name. */
 export const MODEL_NAME = 'policy';
-/** Sequences of one rollout that may continue where they ended. */
+/** Sequences of one rollout that keep their cache for continuation. */
 const KEPT_SEQUENCES = 2;
-/** Above the numbers of sequences that others open in the same policy. */
+/** First sequence number, above those that others open in the same policy. */
 let sequences = 2 ** 40;
 
 /** The policy that answers programs. */
@@ -28,15 +28,16 @@ export interface GatewayPolicy {
 }
 
 export interface RolloutSampling extends SamplingDistribution {
-  /** Tokens of one response at most. */
+  /** Most tokens of one response. */
   readonly responseLength: number;
   readonly stopStrings: readonly string[];
   readonly seed: number;
 }
 
 /**
- * The policy as one rollout's model. Prompts, sampled ids, log-probabilities and versions of every call are kept. Tokens are
- * sampled with the run's settings, not the program's temperature: the loss takes them to be from that distribution.
+ * The policy as one rollout's model. It keeps prompts, sampled ids, log-probabilities and versions of every call.
+ * Tokens are sampled with the run's settings, not the program's temperature, because the loss assumes that
+ * distribution.
  */
 export class RolloutModel implements LanguageModel {
   readonly name = MODEL_NAME;
@@ -122,7 +123,7 @@ export class RolloutModel implements LanguageModel {
     }
   }
 
-  /** Gives the policy's memory of the rollout back. */
+  /** Frees the policy's memory of the rollout. */
   close(): void {
     this.#kept.clear();
   }
@@ -153,7 +154,7 @@ export class RolloutModel implements LanguageModel {
   }
 }
 
-/** Tokens that end a response: the end of text, and what the chat template writes behind one. */
+/** Tokens that end a response: the end of text, and what the chat template writes after one. */
 function endingTokens(tokenizer: Tokenizer): number[] {
   const { chatTemplate, eosTokenId } = tokenizer;
   const closing = chatTemplate ? tokenizer.encode(textAfterResponse(chatTemplate)).slice(0, 1) : [];

@@ -20,7 +20,7 @@ export interface ProgramTask {
   readonly max_steps: number;
 }
 
-/** The session that a rollout plays. */
+/** The session of a rollout. */
 export interface RolloutSession {
   readonly server: EnvServer;
   readonly sessionId: string;
@@ -33,19 +33,19 @@ export interface RolloutLimits {
   readonly maxTokens: number;
 }
 
-/** One attempt of a program at one episode: who may act for it, and what the policy answered. */
+/** One program's attempt at one episode: the keys that authorize it, and the policy's answers. */
 export class Rollout {
   readonly id = randomBytes(9).toString('base64url');
-  /** Valid for the model of this rollout alone. */
+  /** Valid for the model of this rollout only. */
   readonly apiKey = `sk-ragen-${randomBytes(KEY_BYTES).toString('base64url')}`;
-  /** Valid for the session of this rollout alone. */
+  /** Valid for the session of this rollout only. */
   readonly sessionToken = randomBytes(KEY_BYTES).toString('base64url');
   readonly plan: GroupPlan;
   readonly member: number;
   readonly session: RolloutSession;
   readonly task: ProgramTask;
   readonly calls: ModelCall[] = [];
-  /** For each step of the session, from 1: the calls that were answered before it. */
+  /** For each step of the session, from 1: the number of calls answered before it. */
   readonly callsBefore = new Map<number, number>();
   readonly #limits: RolloutLimits;
   readonly #ended = Promise.withResolvers<void>();
@@ -66,7 +66,7 @@ export class Rollout {
     this.session = session;
     this.task = task;
     this.#limits = limits;
-    // A fault may come before anybody waits for it.
+    // A fault may come before anything awaits it.
     this.#ended.promise.catch(() => {});
   }
 
@@ -88,7 +88,7 @@ export class Rollout {
     this.#reward = reward;
   }
 
-  /** Takes no more requests. Only the first end counts. */
+  /** Accepts no more requests. Only the first end counts. */
   end(fault?: ProgramFault): void {
     if (!this.#open) return;
     this.#open = false;
@@ -99,7 +99,7 @@ export class Rollout {
   /**
    * Counts a call that begins.
    * @returns its number, from 0
-   * @throws ProgramFault for one too many, which ends the rollout
+   * @throws ProgramFault for one call too many, which ends the rollout
    */
   beginCall(promptTokens: number, maxNewTokens: number): number {
     const { maxCalls, maxTokens } = this.#limits;
@@ -109,13 +109,13 @@ export class Rollout {
     return this.#begun++;
   }
 
-  /** Remembers an answer. */
+  /** Keeps an answer. */
   record(call: ModelCall, maxNewTokens: number): void {
     this.#tokens -= maxNewTokens - call.tokenIds.length;
     if (this.#open) this.calls.push(call);
   }
 
-  /** The session has made this many steps. */
+  /** Sets the number of steps of the session. */
   stepped(step: number): void {
     if (!this.callsBefore.has(step)) this.callsBefore.set(step, this.calls.length);
   }
@@ -127,17 +127,17 @@ export class Rollout {
   }
 }
 
-/** True if a request's `Authorization` holds a key. */
+/** True if a request's `Authorization` has this key. */
 export function holdsKey(authorization: string | undefined, key: string): boolean {
   const given = /^bearer +([^ ].*)$/i.exec(authorization ?? '')?.[1].trim() ?? '';
   return timingSafeEqual(hash('sha256', given, 'buffer'), hash('sha256', key, 'buffer'));
 }
 
-/** One answer of the policy to a program, as it was sampled. */
+/** One answer of the policy to a program, as sampled. */
 export interface ModelCall {
   readonly promptIds: readonly number[];
   readonly tokenIds: Int32Array;
-  /** Same length as `tokenIds`, as the two below. */
+  /** Aligned with `tokenIds`, like the two below. */
   readonly logProbs: Float32Array;
   readonly versions: Int32Array;
   readonly values?: Float32Array;
@@ -155,18 +155,18 @@ interface CallPlace {
 /** The calls of an episode as token sequences to train on. */
 export interface MergedCalls {
   readonly samples: readonly EpisodeSample[];
-  /** For each call, in their order. */
+  /** For each call, in order. */
   readonly places: readonly CallPlace[];
-  /** Calls that went on with the sequence of an earlier one. */
+  /** Number of calls that continued an earlier sequence. */
   readonly merges: number;
   /**
-   * Tokens of earlier responses that a later prompt holds in other ids, so that a new sequence had to begin: from where the
-   * ids part to the end of the earlier sequence.
+   * Tokens of earlier responses that a later prompt encodes differently, so that a new sequence had to begin: from the
+   * first different id to the end of the earlier sequence.
    */
   readonly retokenized: number;
 }
 
-/** A sequence that calls may continue with. */
+/** A sequence that calls may continue. */
 interface Sequence {
   readonly buffer: TokenBuffer;
   ids: number[];
@@ -175,8 +175,8 @@ interface Sequence {
 }
 
 /**
- * Merges calls into sequences: a call continues with an earlier sequence exactly where all ids of that sequence, prompts and
- * responses, begin the call's prompt. Otherwise a new sequence begins. Several fit: the longest.
+ * Merges calls into sequences: a call continues an earlier sequence exactly where all ids of that sequence, prompts and
+ * responses, begin the call's prompt. Otherwise a new sequence begins. If several fit, it is the longest.
  */
 export function mergeCalls(calls: readonly ModelCall[]): MergedCalls {
   const sequences: Sequence[] = [];

@@ -6,7 +6,7 @@ import { ApiError } from '../serve/openai/errors.ts';
 import { Program } from './program.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 
-/** Calls back when it has run for so long, pauses not counted. */
+/** A timer that can be paused; calls back after running this long. */
 export class Countdown {
   readonly #ms: number;
   readonly #over: () => void;
@@ -15,7 +15,7 @@ export class Countdown {
   #isOver = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param over called once, then again only after a {@link reset} */
+  /** @param over called once, and again only after a {@link reset} */
   constructor(ms: number, over: () => void) {
     this.#ms = ms;
     this.#over = over;
@@ -38,7 +38,7 @@ export class Countdown {
     this.#left = Math.max(0, this.#left - (performance.now() - this.#startedAt));
   }
 
-  /** Pauses it with its whole time left. */
+  /** Pauses it and restores its whole time. */
   reset(): void {
     this.pause();
     this.#left = this.#ms;
@@ -49,32 +49,32 @@ export class Countdown {
 /** Wait of `POST /rollouts/next` for a task before it answers 204. */
 const POLL_MS = 20_000;
 const KEY_BYTES = 24;
-/** Between two starts of a worker that ends at once. */
+/** Pause between two starts of a worker that ends at once. */
 const RESTART_MS = 500;
 const HTTP_NO_CONTENT = 204;
 const LONGEST_COMPLAINT = 2000;
 
-/** A rollout as a program takes it up: the same that a program of one episode has in its variables. */
+/** A rollout as a program receives it: the same fields that a one-episode program has in its variables. */
 export type Assignment = { readonly [name: string]: string };
 
 interface Waiting {
   readonly rollout: Rollout;
   readonly assignment: Assignment;
-  /** A worker has taken it up. */
+  /** True once a worker has taken it. */
   readonly begun: (worker: Worker) => void;
 }
 
-/** A program that stays and asks for one rollout after the other. */
+/** A program that stays and asks for one rollout after another. */
 interface Worker {
   readonly key: string;
   program: Program;
-  /** Requests for a rollout that are open. */
+  /** Open requests for a rollout. */
   polls: number;
-  /** It took a rollout up since it was started. */
+  /** True if it has taken a rollout since it was started. */
   hasPlayed: boolean;
-  /** Time that it may request nothing although rollouts wait. */
+  /** Time that it may stay silent although rollouts wait. */
   readonly patience: Countdown;
-  /** Why it is being stopped. */
+  /** The reason why it is being stopped. */
   fault?: ProgramFault;
 }
 
@@ -82,15 +82,15 @@ interface Worker {
 export interface WorkerSettings {
   readonly command: readonly string[];
   readonly workers: number;
-  /** Time that a worker may request nothing although rollouts wait. */
+  /** Time that a worker may stay silent although rollouts wait. */
   readonly timeoutMs: number;
 }
 
-/** Hands rollouts to long-lived programs. */
+/** Gives rollouts to long-running programs. */
 export class WorkQueue {
   readonly #workers: Worker[] = [];
   readonly #waiting: Waiting[] = [];
-  /** Rollouts that workers play, by their ids. */
+  /** Rollouts that workers play, by id. */
   readonly #held = new Map<string, { readonly rollout: Rollout; readonly worker: Worker }>();
   #wake: () => void = () => {};
   #changed = new Promise<void>(() => {});
@@ -100,12 +100,12 @@ export class WorkQueue {
     this.#renew();
   }
 
-  /** Starts workers, and starts one again that ends. One that asks for nothing although rollouts wait is stopped. */
+  /** Starts workers, and restarts one that ends. One that asks for nothing although rollouts wait is stopped. */
   start(settings: WorkerSettings, variables: Assignment): void {
     for (let i = 0; i < settings.workers; i++) void this.#keep(settings, variables);
   }
 
-  /** Lets a worker play a rollout. Resolves with the worker when it has taken it up. */
+  /** Lets a worker play a rollout. Resolves with the worker once it has taken it. */
   async play(rollout: Rollout, assignment: Assignment): Promise<Worker> {
     const { promise, resolve } = Promise.withResolvers<Worker>();
     this.#waiting.push({ rollout, assignment, begun: resolve });
@@ -119,7 +119,7 @@ export class WorkQueue {
     return worker;
   }
 
-  /** @throws ApiError 401 for any key but that of a worker */
+  /** @throws ApiError 401 for any key but a worker's */
   checkWorker(authorization: string | undefined): void {
     if (!this.#workers.some(({ key }) => holdsKey(authorization, key))) {
       throw new ApiError(401, 'only a worker of this run may ask for rollouts', { code: 'invalid_api_key' });
@@ -171,7 +171,7 @@ export class WorkQueue {
         error => error as ProgramFault,
       );
       if (this.#closed) return;
-      // A command that never works must not be waited for; where it has played, its end concerns its own rollout alone.
+      // A command that never works must not be waited for; once it has played, its end concerns only its own rollout.
       if (worker.fault || !worker.hasPlayed)
         this.#waiting.find(({ rollout }) => rollout.isOpen)?.rollout.end(worker.fault ?? fault);
       await pause(RESTART_MS);
@@ -183,7 +183,7 @@ export class WorkQueue {
     }
   }
 
-  /** The next rollout for a worker, which plays it from here on; undefined when there is none for a while. */
+  /** The next rollout for a worker, which plays it from then on; undefined when there is none for a while. */
   async #ask(worker: Worker, gone: AbortSignal): Promise<Waiting | undefined> {
     worker.polls++;
     worker.patience.reset();
@@ -208,7 +208,7 @@ export class WorkQueue {
     }
   }
 
-  /** Counts the time of workers that play nothing and ask for nothing while rollouts wait. */
+  /** Counts the time of workers that neither play nor ask while rollouts wait. */
   #watch(): void {
     const wanted = !this.#closed && this.#waiting.some(({ rollout }) => rollout.isOpen);
     const busy = new Set([...this.#held.values()].map(({ worker }) => worker));

@@ -1,8 +1,8 @@
 import { HubError } from './hub-settings.ts';
 
-/** Names of files that are taken: weights without code, texts, tokenizers and templates. */
+/** Accepted file names: weights without code, texts, tokenizers and templates. */
 const KINDS = /\.(safetensors|json|jinja|txt|md)$|^(LICENSE|LICENCE|NOTICE)[\w.-]*$/i;
-/** Weights as transformers and PEFT name them; others, such as `consolidated.safetensors`, are the same once more. */
+/** Weights as transformers and PEFT name them; others, such as `consolidated.safetensors`, duplicate these. */
 const WEIGHTS = /^(model|adapter_model|value_head)(-\d+-of-\d+)?\.safetensors$/;
 const PICKLES = /\.(bin|pt|pth|ckpt|pkl)$/i;
 const CONTROL = /\p{Cc}/u;
@@ -10,9 +10,9 @@ const CONTROL = /\p{Cc}/u;
 /**
  * The files of a repository that a model is read from. Files in folders (other formats, original weights) are left out.
  * @param what the model, for errors
- * @param file the GGUF file that is meant
- * @throws HubError for a name that leads out of the repository, where the file is missing, and where the weights are GGUF files
- *   or pickles, which run code when read
+ * @param file the requested GGUF file
+ * @throws HubError for a name that leads out of the repository, for a missing file, and where the weights are GGUF
+ * files or pickles, which run code when read
  */
 export function allowedFiles(names: readonly string[], what: string, file?: string): string[] {
   for (const name of names) {

@@ -8,7 +8,7 @@ const MODELS = 'models--';
 const SEPARATOR = '--';
 
 /**
- * The folders of a model in the cache, as Python's huggingface_hub lays them out: `blobs` by hash, `refs` with the commit of
+ * The cache folders of a model in the layout of Python's huggingface_hub: `blobs` by hash, `refs` with the commit of
  * each branch, and `snapshots` of commits, with files that are relative links to blobs.
  */
 export class ModelCache {
@@ -26,7 +26,7 @@ export class ModelCache {
     return join(this.folder, 'blobs', etag);
   }
 
-  /** Path of a blob while its download is not finished. */
+  /** Path of a blob that is still being downloaded. */
   partial(etag: string): string {
     return `${this.blob(etag)}.ragen.incomplete`;
   }
@@ -40,7 +40,7 @@ export class ModelCache {
     return join(this.folder, 'snapshots', commit);
   }
 
-  /** The commit that a branch, tag or commit stood for when it was last seen; undefined where it never was. */
+  /** The last known commit of a branch, tag or commit; undefined where there is none. */
   commitOf(revision: string): string | undefined {
     if (isCommit(revision)) return revision;
     const file = join(this.folder, 'refs', revision);
@@ -56,7 +56,7 @@ export class ModelCache {
     await replaceFile(file, temporary => writeFile(temporary, commit));
   }
 
-  /** Makes a file of a snapshot of a blob: a relative link, or a copy where the disk has no links. */
+  /** Adds a blob to a snapshot as a file: a relative link, or a copy where the disk has no links. */
   async link(commit: string, name: string, etag: string): Promise<void> {
     const path = join(this.snapshot(commit), name);
     const blob = this.blob(etag);
@@ -72,13 +72,13 @@ export class ModelCache {
   }
 }
 
-/** True if a file of a snapshot is there, blob included. */
+/** True if a snapshot has a file together with its blob. */
 export async function hasFile(snapshot: string, name: string): Promise<boolean> {
   const path = join(snapshot, name);
   return existsSync(path) && (await lstat(path)).size > 0;
 }
 
-/** The snapshot of a model that the cache holds, or the GGUF file in it; undefined where it holds none. */
+/** The cached snapshot of a model, or its GGUF file; undefined where it is not cached. */
 export function cachedSnapshot(cache: string, { id, revision, file = '' }: ModelName): string | undefined {
   const model = new ModelCache(cache, id);
   const commit = model.commitOf(revision);
@@ -87,7 +87,7 @@ export function cachedSnapshot(cache: string, { id, revision, file = '' }: Model
   return existsSync(folder) ? folder : undefined;
 }
 
-/** The model and commit of a snapshot's folder in some cache, or of a GGUF file in it; undefined for other folders. */
+/** The model and commit of a snapshot folder in any cache, or of a GGUF file in it; undefined for other folders. */
 export function modelOfSnapshot(folder: string): ModelName | undefined {
   const whole = resolve(folder);
   const file = /\.gguf$/i.test(whole) ? basename(whole) : undefined;

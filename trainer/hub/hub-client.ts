@@ -9,7 +9,7 @@ const MAX_REDIRECTS = 5;
 const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
-/** Longest silence: before an answer, and in the middle of one. */
+/** Longest silence, before a reply and within one. */
 const SILENCE_MS = 30_000;
 const MAX_TEXT_BYTES = 32 * 2 ** 20;
 const TOO_MANY_REQUESTS = 429;
@@ -19,7 +19,7 @@ export interface HubRequest {
   readonly method?: 'GET' | 'HEAD' | 'POST';
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Redirects to other hosts are not followed; the answer is then the redirect. */
+  /** Does not follow redirects to other hosts; the reply is then the redirect. */
   readonly stay?: boolean;
 }
 
@@ -42,12 +42,12 @@ export interface HubClientOptions {
 }
 
 /**
- * Sends requests to a hub. Redirects lead to https or stay on this machine, the token goes to the hub's own address alone, and
- * what may pass (429, 5xx, broken connections) is tried again.
+ * Sends requests to a hub. Redirects must lead to https or stay on this machine, the token goes to the hub's own
+ * address only, and passing failures (429, 5xx, broken connections) are retried.
  */
 export class HubClient {
   readonly settings: HubSettings;
-  /** Reports what is waited for. */
+  /** Reports the reasons for waiting. */
   readonly note = (text: string): void => this.#options.note?.(text);
   readonly #options: HubClientOptions;
   readonly #dispatcher: Dispatcher;
@@ -64,7 +64,11 @@ export class HubClient {
     return this.#options.signal;
   }
 
-  /** JSON of a route. @param what the model or file, for errors. @throws HubError */
+  /**
+   * JSON of a route.
+   * @param what the model or file, for errors
+   * @throws HubError
+   */
   async json(path: string, what: string, options: HubRequest = {}): Promise<unknown> {
     return this.retried(what, async () => {
       const answer = await this.send(path, options);
@@ -80,7 +84,10 @@ export class HubClient {
     });
   }
 
-  /** One request with its redirects; an answer of any status is returned. @throws HubError for a redirect that is refused */
+  /**
+   * One request with its redirects; a reply with any status is returned.
+   * @throws HubError for a rejected redirect
+   */
   async send(
     path: string,
     { method = 'GET', headers = {}, body, stay = false }: HubRequest,
@@ -119,7 +126,7 @@ export class HubClient {
     }
   }
 
-  /** Does work again that failed by something that may pass. */
+  /** Retries work after passing failures. */
   retried<T>(what: string, work: () => Promise<T>): Promise<T> {
     const { signal, firstPauseMs = FIRST_PAUSE_MS } = this.#options;
     const pauseAfter = (error: unknown, attempt: number): number => {
@@ -140,7 +147,7 @@ export class HubClient {
     return retry(work, pauseAfter, signal);
   }
 
-  /** The error that a response without success means. */
+  /** The error for a reply without success. */
   refused({ status, headers }: Pick<HubAnswer, 'status' | 'headers'>, what: string, text = ''): HubError {
     if (status === TOO_MANY_REQUESTS || status === REQUEST_TIMEOUT || status >= 500) {
       const pauseMs = retryAfterMs(headers['retry-after']);
@@ -161,7 +168,7 @@ export class HubClient {
   }
 }
 
-/** A refusal that another attempt may not meet. */
+/** A refusal that a retry may not meet. */
 export class PassingError extends HubError {
   /** Milliseconds that the hub asks to wait. */
   readonly pauseMs: number;
@@ -192,7 +199,7 @@ const NETWORK_CODES: ReadonlySet<string> = new Set([
   'ENETUNREACH',
 ]);
 
-/** True if the hub could not be reached at all, so that the cache may serve instead. */
+/** True if the hub could not be reached at all, so that the cache may be used instead. */
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof HubError)) return mayPass(error);
   return (error instanceof PassingError || error.cause !== undefined) && (error.status ?? 500) >= 500;
@@ -208,7 +215,10 @@ function errorIn(text: string): string | undefined {
   return typeof error === 'string' ? error : undefined;
 }
 
-/** The text of an answer. @throws HubError for one that no hub sends */
+/**
+ * The text of a reply.
+ * @throws HubError for a reply that cannot be from a hub
+ */
 async function textOf({ body, url }: HubAnswer, what: string): Promise<string> {
   const parts: Buffer[] = [];
   let size = 0;

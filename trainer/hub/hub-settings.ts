@@ -3,14 +3,14 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { isLoopback } from '../../shared/http/addresses.ts';
 
-/** Address of the hub and folder of its cache, from the variables that Python's huggingface_hub reads. */
+/** Address of the hub and folder of its cache, from the variables of Python's huggingface_hub. */
 export interface HubSettings {
-  /** Address without a slash at its end. */
+  /** Address without a trailing slash. */
   readonly endpoint: string;
-  /** Folder that programs of all languages share. */
+  /** Folder shared with programs in other languages. */
   readonly cache: string;
   readonly token: string | undefined;
-  /** Nothing is asked of the network. */
+  /** Uses no network. */
   readonly offline: boolean;
 }
 
@@ -58,16 +58,16 @@ function isOn(value: string | undefined): boolean {
   return value !== undefined && ['1', 'ON', 'YES', 'TRUE'].includes(value.toUpperCase());
 }
 
-/** True if a hub at `endpoint` may send a client there: to https, or from this machine to this machine. */
+/** True if a hub at `endpoint` may redirect a client there: to https, or from this machine to this machine. */
 export function mayRedirect(endpoint: string, target: URL): boolean {
   const isHere = target.protocol === 'http:' && isLoopback(target.hostname);
   return target.protocol === 'https:' || (isHere && isLoopback(new URL(endpoint).hostname));
 }
 
-/** A hub refuses, cannot be reached, or gives something that cannot be used; the message says what to do. */
+/** The hub rejects a request, cannot be reached, or returns something unusable; the message has the remedy. */
 export class HubError extends Error {
   override readonly name = 'HubError';
-  /** HTTP status of the answer; undefined where there was none. */
+  /** HTTP status of the reply; undefined where there was none. */
   readonly status: number | undefined;
 
   constructor(message: string, options: ErrorOptions & { readonly status?: number } = {}) {
@@ -76,7 +76,7 @@ export class HubError extends Error {
   }
 }
 
-/** The reason for a hub's refusal of a model, and what to do about it. */
+/** The reason for a hub's refusal of a model, with the remedy. */
 export function refusal(
   what: string,
   endpoint: string,

@@ -2,9 +2,9 @@
 export interface ModelName {
   /** `organization/name`. */
   readonly id: string;
-  /** Branch, tag or commit; `main` where none is named. */
+  /** Branch, tag or commit; `main` by default. */
   readonly revision: string;
-  /** The GGUF file of its repository that is meant; absent for a model in the Hugging Face layout. */
+  /** The requested GGUF file of the repository; absent for a model in the Hugging Face layout. */
   readonly file?: string;
 }
 
@@ -16,11 +16,9 @@ const FILE = /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.gguf$/i;
 const COMMIT = /^[0-9a-f]{40}$/;
 
 /**
- * Reads `organization/name` or `organization/name@revision`, with `:file.gguf` behind it for a GGUF file; undefined for anything
- * else, such as a path.
- *
- * @example
- * parseModelName('Qwen/Qwen2.5-0.5B-Instruct@main'); // { id: 'Qwen/Qwen2.5-0.5B-Instruct', revision: 'main' }
+ * Parses `organization/name` or `organization/name@revision`, with an optional `:file.gguf` for a GGUF file; undefined
+ * for anything else, such as a path.
+ * @example parseModelName('Qwen/Qwen2.5-0.5B-Instruct@main'); // { id: 'Qwen/Qwen2.5-0.5B-Instruct', revision: 'main' }
  */
 export function parseModelName(name: string): ModelName | undefined {
   const colon = name.indexOf(':');
@@ -38,7 +36,7 @@ export function parseModelName(name: string): ModelName | undefined {
   return fits ? { id, revision, ...(file === undefined ? {} : { file }) } : undefined;
 }
 
-/** The name as it is written in settings. */
+/** The name in the form of settings. */
 export function shownModelName(model: ModelName): string {
   const { id, revision, file } = model;
   return `${id}@${revision}${file === undefined ? '' : `:${file}`}`;

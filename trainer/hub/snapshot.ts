@@ -16,20 +16,20 @@ import {
 import { HubError, type HubSettings } from './hub-settings.ts';
 import { isCommit, type ModelName, shownModelName } from './model-name.ts';
 
-/** Files that are asked about, and downloaded, at once. */
+/** Files that are queried and downloaded at once. */
 const DESCRIBED_AT_ONCE = 8;
 const DOWNLOADED_AT_ONCE = 3;
 const GIGABYTE = 1e9;
 
 export interface SnapshotOptions extends HubClientOptions {
   readonly settings: HubSettings;
-  /** Takes files of these names only; absent: all that a model is read from. */
+  /** Downloads files with these names only; absent: everything a model is read from. */
   readonly only?: (name: string) => boolean;
   /** Called as bytes arrive, with the bytes so far and their total. */
   readonly progress?: (bytes: number, total: number) => void;
 }
 
-/** A model on this machine. */
+/** A local model. */
 export interface Snapshot {
   /** The model at the commit of its revision. */
   readonly model: ModelName;
@@ -43,9 +43,9 @@ interface Repository {
 }
 
 /**
- * A model in the cache, downloaded as far as it is not there. Where the hub cannot be reached, or is not to be asked, the cache
- * serves instead if it holds the revision.
- * @throws HubError saying what is missing and what to do
+ * A model in the cache; missing files are downloaded. Where the hub cannot be reached, or must not be asked, the cached
+ * revision is used.
+ * @throws HubError naming what is missing, with the remedy
  */
 export async function fetchSnapshot(model: ModelName, options: SnapshotOptions): Promise<Snapshot> {
   const { settings, note = () => {}, only = () => true } = options;
@@ -82,7 +82,7 @@ function atCommit(model: ModelName, folder: string): Snapshot {
   return { model: { ...model, revision: modelOfSnapshot(folder)!.revision }, folder };
 }
 
-/** Files of a repository at a revision; null where nobody answers and the cache can serve instead. */
+/** Files of a repository at a revision; null where the hub does not answer and the cache can be used instead. */
 async function listed(client: HubClient, model: ModelName, replaceable: boolean): Promise<Repository | null> {
   const { id, revision } = model;
   const shown = shownModelName(model);
@@ -124,7 +124,7 @@ async function bring(
     `downloading ${shownModelName(model)}: ${files.length} files, ${(total / GIGABYTE).toFixed(2)} GB, to ${cache.folder}`,
   );
   let arrived = 0;
-  // Small files first: what is wrong with a model shows before its weights are here.
+  // Small files first, so that faults of a model show before its weights are downloaded.
   files.sort((a, b) => a.bytes - b.bytes);
   await eachOf(files, DOWNLOADED_AT_ONCE, async file => {
     await downloadBlob(client, cache, model, file, bytes => {
@@ -135,7 +135,7 @@ async function bring(
   });
 }
 
-/** @throws HubError where a disk has less room than what is to come */
+/** @throws HubError where the disk has less room than the missing files need */
 async function refuseFullDisk(folder: string, bytes: number, shown: string): Promise<void> {
   await mkdir(join(folder, 'blobs'), { recursive: true });
   const { bavail, bsize } = await statfs(folder);
@@ -146,7 +146,7 @@ async function refuseFullDisk(folder: string, bytes: number, shown: string): Pro
   );
 }
 
-/** Works on all items, this many at once; after a failure nothing new is begun, and what is open is waited for. */
+/** Works on all items, this many at once; after a failure it starts no more, and waits for the open ones. */
 async function eachOf<T>(
   items: readonly T[],
   atOnce: number,
@@ -175,10 +175,10 @@ const SHA1_DIGITS = 40;
 const PARTIAL_CONTENT = 206;
 const RANGE_NOT_SATISFIABLE = 416;
 
-/** A file of a model, as a hub describes it. */
+/** A file of a model, as described by the hub. */
 interface RemoteFile {
   readonly name: string;
-  /** Its name in the cache: SHA-256 of large files, git's hash of small ones. */
+  /** Its name in the cache: SHA-256 for large files, git's hash for small ones. */
   readonly etag: string;
   readonly bytes: number;
 }
@@ -207,10 +207,10 @@ async function describeFile(client: HubClient, model: ModelName, name: string): 
 }
 
 /**
- * Brings a file into the cache, from where an earlier attempt ended, and checks its hash. Of several processes one downloads, the
- * others wait and find it there.
- * @param progress called with bytes as they arrive; negative ones are lost again
- * @throws HubError when the file is not what its hash says, or the disk is full
+ * Downloads a file into the cache, resuming an earlier attempt, and checks its hash. Of several processes one
+ * downloads; the others wait.
+ * @param progress called with bytes as they arrive; negative when bytes are discarded
+ * @throws HubError when the hash is wrong or the disk is full
  */
 async function downloadBlob(
   client: HubClient,
@@ -267,7 +267,10 @@ interface Fetch {
   readonly progress: (bytes: number) => void;
 }
 
-/** Appends to the partial file what it lacks. @throws PassingError where the connection ends early */
+/**
+ * Appends the missing bytes to the partial file.
+ * @throws PassingError where the connection ends early
+ */
 async function fetchRest({ client, model, file, partial, what, progress }: Fetch): Promise<void> {
   let have = (await sizeOf(partial)) ?? 0;
   if (have > file.bytes) {
@@ -316,13 +319,15 @@ async function fetchRest({ client, model, file, partial, what, progress }: Fetch
   throw new PassingError(`${what} ended after ${arrived} of ${file.bytes} bytes`, {});
 }
 
-/** True if a response begins where the partial file ends, in a file of the same size; a whole one does too. */
+/**
+ * True if a response begins where the partial file ends, in a file of the same size; true for a whole response, too.
+ */
 function continues({ status, headers }: HubAnswer, have: number, bytes: number): boolean {
   if (status !== PARTIAL_CONTENT) return status < 400 || status === 429 || status >= 500;
   return headers['content-range'] === `bytes ${have}-${bytes - 1}/${bytes}`;
 }
 
-/** The hash of a file of the kind that its ETag is; undefined where that is neither. */
+/** The hash of a file in the form of its ETag; undefined for another form. */
 async function hashOf(path: string, { etag, bytes }: RemoteFile): Promise<string | undefined> {
   let hash: Hash;
   if (etag.length === SHA256_DIGITS) hash = createHash('sha256');
@@ -343,7 +348,7 @@ function filePath({ id, revision }: ModelName, name: string): string {
   return `${id}/resolve/${encodeURIComponent(revision)}/${encodeURIComponent(name)}`;
 }
 
-/** A process that has not renewed its lock for so long is gone. */
+/** A process that has not renewed its lock for this long has ended. */
 const STALE_LOCK_MS = 20_000;
 const RETRY_MS = 500;
 const LONGEST_WAIT_MS = 3_600_000;
@@ -355,13 +360,13 @@ interface LockOptions {
   readonly what: string;
   /** Ends the wait. */
   readonly signal?: AbortSignal;
-  /** Called once where another process has the lock. */
+  /** Called once if another process has the lock. */
   readonly note: (text: string) => void;
 }
 
 /**
- * Locks a file against other processes and waits, for up to an hour, where another one has it.
- * @returns what gives the lock back
+ * Locks a file against other processes, waiting up to an hour for another's lock.
+ * @returns releases the lock
  * @throws HubError after an hour; AbortError, or the signal's reason, once it is aborted
  */
 async function lockFile(
