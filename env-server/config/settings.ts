@@ -9,23 +9,23 @@ import type { SessionLimits } from '../sessions/limits/admission.ts';
 
 const MAX_REPLICAS = 64;
 
-/** Settings of a server; {@link SETTINGS} says what each means. */
+/** Settings of a server; {@link SETTINGS} describes each. */
 export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
   readonly host: string;
-  /** 0 takes a free one. */
+  /** 0 takes a free port. */
   readonly port: number;
   /** Path of a JSON file with tokens, or the JSON itself; empty for none. */
   readonly tokens: string;
   /** Folder of the embedded database; empty keeps everything in memory. */
   readonly data: string;
-  /** Host names that requests may be for, separated by commas; see `AllowedHosts`. */
+  /** Accepted `Host` names, separated by commas; see `AllowedHosts`. */
   readonly allowedHosts: string;
   /** Origins with pages that may use the server, separated by commas; see `AllowedOrigins`. */
   readonly corsOrigins: string;
   readonly logLevel: LogLevel;
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
-  /** Greatest number of connections of each process. */
+  /** Most connections of each process. */
   readonly maxConnections: number;
   readonly maxFramesInFlight: number;
   readonly stepTimeoutMs: number;
@@ -42,14 +42,14 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly checkpointSeconds: number;
   readonly durability: Durability;
   readonly journalMaxMb: number;
-  /** Folder of training runs with pages that are served at `/runs/`; empty for none. */
+  /** Folder of training runs to show at `/runs/`; empty for none. */
   readonly runs: string;
   /** Address of the store that several servers share; empty keeps sessions in this server. */
   readonly store: string;
   readonly replicas: number;
 }
 
-/** Settings that environments read from the variables of the process; a flag or a config file sets those. */
+/** Settings that environments read from process variables, which flags and config files set. */
 export interface EnvironmentSettings {
   readonly dataDir: string;
   readonly retrieverHosts: string;
@@ -76,7 +76,7 @@ export interface EnvironmentSettings {
 export interface SettingDeclaration<T> {
   readonly default: T;
   readonly help: string;
-  /** Least value of a number. */
+  /** Smallest value of a number. */
   readonly minimum?: number;
   readonly maximum?: number;
   readonly integer?: boolean;
@@ -205,7 +205,7 @@ export const SETTINGS: Declarations<Settings> = {
   },
 };
 
-/** Every setting of environments; an empty one leaves its variable alone. */
+/** Every setting of environments; an empty one does not set its variable. */
 export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
   dataDir: {
     default: '',
@@ -279,7 +279,7 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
   ),
 };
 
-/** Every setting there is, by name. */
+/** Every setting by name. */
 export const DECLARATIONS: Declarations<Settings & EnvironmentSettings> = {
   ...SETTINGS,
   ...ENVIRONMENT_SETTINGS,

@@ -4,7 +4,7 @@ const SQLITE_CORRUPT = 11;
 const SQLITE_NOTADB = 26;
 const PRIMARY_CODE = 0xff;
 
-/** The database cannot be read, or not all of it; says what to do. */
+/** The database is damaged; the message has the remedy. */
 export class DamagedDatabase extends Error {
   override readonly name = 'DamagedDatabase';
   readonly file: string;
@@ -18,7 +18,7 @@ export class DamagedDatabase extends Error {
   }
 }
 
-/** True if an error of SQLite says that the file is damaged. */
+/** True if an error of SQLite means that the file is damaged. */
 export function isDamage(error: unknown): boolean {
   const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
   if (code !== 'ERR_SQLITE_ERROR' || typeof errcode !== 'number') return false;
@@ -26,7 +26,7 @@ export function isDamage(error: unknown): boolean {
   return primary === SQLITE_CORRUPT || primary === SQLITE_NOTADB;
 }
 
-/** Faults that SQLite finds in a database, e.g. a page that belongs to no table; empty where all is well. */
+/** Faults that SQLite finds in a database, e.g. a page that belongs to no table; empty for a sound one. */
 export function damageOf(database: DatabaseSync): string[] {
   try {
     const rows = database.prepare('PRAGMA quick_check(10)').all() as { quick_check: string }[];

@@ -7,13 +7,13 @@ import { ForeignDatabase, migrate, requireOwn } from './schema.ts';
 const SQLITE_BUSY = 5;
 export const DATABASE_FILE = 'ragen.db';
 
-/** Files that SQLite keeps next to a database; it gives them the mode of the database when it makes them. */
+/** Files that SQLite keeps next to a database, created with the mode of the database. */
 export const COMPANIONS = ['-wal', '-shm'] as const;
 
 /**
- * Opens the embedded database, made and brought up to date where that is needed. Its files are the server's alone.
+ * Opens the embedded database, making and upgrading it as needed. Its files are private to the server's user.
  * @param folder made where it is missing; undefined keeps everything in memory
- * @param patienceMs how long a write waits for another process to finish its own
+ * @param patienceMs how long a write waits for another process's write
  * @throws ForeignDatabase where it is another program's, or of a newer version; DamagedDatabase; Error of the system
  */
 export function openDatabase(folder: string | undefined, patienceMs: number): DatabaseSync {
@@ -33,7 +33,8 @@ function opened(path: string, timeout: number): DatabaseSync {
   const database = new DatabaseSync(path, { timeout });
   try {
     requireOwn(database, path);
-    // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the last ones.
+    // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the
+    // last ones.
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
     migrate(database);
     return database;

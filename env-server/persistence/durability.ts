@@ -1,6 +1,7 @@
 export const DURABILITIES = ['fsync', 'replicated', 'journal', 'checkpoint', 'none'] as const;
 /**
- * What survives an end without warning: with `fsync` all that was acknowledged, even where the machine goes down; with
- * `replicated`, for a shared store, what a replica of the store has as well; with `journal` the same unless it does; with `checkpoint` what the last checkpoint wrote; with `none` nothing since the start.
+ * Data that survives an end without warning. `fsync`: everything acknowledged, even if the machine goes down.
+ * `replicated`: in a shared store, everything that a replica of the store has as well. `journal`: everything
+ * acknowledged, unless the machine goes down. `checkpoint`: the last checkpoint. `none`: nothing since the start.
  */
 export type Durability = (typeof DURABILITIES)[number];

@@ -4,18 +4,18 @@ import { columnsOf } from './stored-tables.ts';
 
 const LOST = 'parts of it were lost when the database was damaged';
 const NAMES = 'SELECT kind, number FROM session_parts WHERE session_id = ?';
-/** The same without reading the table: the index often says what a damaged page of the table had. */
+/** The same from the index alone, which often still has the content of a damaged page of the table. */
 const NAMES_IN_INDEX = NAMES.replace('WHERE', 'INDEXED BY sqlite_autoindex_session_parts_1 WHERE');
 
-/** Ends of a document's parts: those with a number below the end of their kind are its own. */
+/** Ends of a document's parts: parts with smaller numbers of their kind belong to it. */
 interface Ends {
   readonly [kind: string]: number;
 }
 
 /**
- * Marks the sessions of a repaired database as lost that have lost parts: without an action a session would stand
- * elsewhere, without a reply or a dropped key it would carry out a repeated request again.
- * @param whole all rows of parts could be read
+ * Marks the sessions of a repaired database as lost that have lost parts: without an action a session would be in
+ * another state, without a reply or a dropped key it would carry out a repeated request again.
+ * @param whole true if all rows of parts could be read
  * @returns their ids
  */
 export function loseIncompleteSessions(
@@ -31,13 +31,13 @@ export function loseIncompleteSessions(
   );
   for (const { id, document } of sessions.iterate() as Iterable<{ id: string; document: string }>) {
     const ends = (JSON.parse(document) as { readonly ends?: Ends } | null)?.ends;
-    // A document of version 1 has everything in itself.
+    // A document of version 1 is complete in itself.
     if (!ends) continue;
     const kept = new Set(ownParts(namesNow.all(id) as unknown as PartName[], ends));
     const before = namesBefore(id);
     const incomplete = before
       ? ownParts(before, ends).some(name => !kept.has(name))
-      : // Parts that a session no longer needs leave gaps, too, but nothing distinguishes these from lost ones.
+      : // Parts that a session no longer needs leave gaps, too, and look like lost ones.
         !whole && kept.size < Object.values(ends).reduce((sum, end) => sum + end, 0);
     if (incomplete) lost.push(id);
   }
@@ -51,7 +51,7 @@ interface PartName {
   readonly number: number;
 }
 
-/** @returns what names the parts of a session; undefined where damage hides it */
+/** @returns names of the session's parts; undefined where damage hides them */
 function partNamesIn(damaged: DatabaseSync): (sessionId: string) => PartName[] | undefined {
   if (columnsOf(damaged, 'session_parts').length === 0) return () => undefined;
   const names = damaged.prepare(NAMES_IN_INDEX);
@@ -71,7 +71,7 @@ function ownParts(names: readonly PartName[], ends: Ends): string[] {
     .map(({ kind, number }) => `${kind} ${number}`);
 }
 
-/** @returns how many parts went because their session's row was lost */
+/** @returns number of parts removed because their session's row was lost */
 export function dropPartsWithoutSession(repaired: DatabaseSync): number {
   const { changes } = repaired
     .prepare('DELETE FROM session_parts WHERE session_id NOT IN (SELECT session_id FROM sessions)')

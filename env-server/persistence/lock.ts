@@ -5,20 +5,20 @@ import { DatabaseSync } from 'node:sqlite';
 import { isDamage } from './damage.ts';
 import { makePrivateFile, makePrivateFolder, PRIVATE_FILE } from './private-files.ts';
 
-/** Locked by the server that keeps its data in a folder. */
+/** Locked by the server that uses a folder. */
 const LOCK_FILE = 'sessions.lock';
-/** Says who holds the lock. */
+/** Names the holder of the lock. */
 const HOLDER_FILE = 'server.json';
-/** Milliseconds that an ending server may take to let go. */
+/** Milliseconds that an ending server may take to release the lock. */
 const PATIENCE_MS = 2000;
 const SQLITE_BUSY = 5;
 
-/** Held by the one server that keeps its data in a folder. */
+/** Held by the one server that uses a folder. */
 export interface FolderLock {
   release(): void;
 }
 
-/** Another server keeps its data in the folder; names it. */
+/** Another server uses the folder; the message names it. */
 export class FolderInUse extends Error {
   override readonly name = 'FolderInUse';
 
@@ -30,7 +30,7 @@ export class FolderInUse extends Error {
 }
 
 /**
- * Takes the folder's lock. The operating system gives it back when the process ends, however it ends.
+ * Takes the folder's lock. The operating system releases it when the process ends for any reason.
  * @throws FolderInUse while another process holds it; Error where it cannot be written to
  */
 export function lockFolder(folder: string): FolderLock {
@@ -72,17 +72,17 @@ interface LockHolder {
   readonly since: string;
 }
 
-/** Names the holder for people; the lock itself is elsewhere, so a disk that is full keeps no server from starting. */
+/** Names the holder for people. The lock itself is another file, so a full disk prevents no start. */
 function noteHolder(folder: string): void {
   const holder: LockHolder = { pid: process.pid, host: hostname(), since: new Date().toISOString() };
   try {
     writeFileSync(join(folder, HOLDER_FILE), `${JSON.stringify(holder)}\n`, { mode: PRIVATE_FILE });
   } catch {
-    // A refused server then says less.
+    // A refused server then reports less.
   }
 }
 
-/** e.g. ` (process 123 on host, since 2026-01-01T00:00:00.000Z)`; empty where it is not known. */
+/** e.g. ` (process 123 on host, since 2026-01-01T00:00:00.000Z)`; empty where unknown. */
 function holderOf(folder: string): string {
   try {
     const { pid, host, since } = JSON.parse(readFileSync(join(folder, HOLDER_FILE), 'utf8')) as LockHolder;
@@ -118,7 +118,7 @@ function lockOf(database: DatabaseSync): FolderLock {
   };
 }
 
-/** Boot id of the operating system, another one after each start of the machine; empty where the system has none. */
+/** Boot id of the operating system, different after each boot; empty where the system has none. */
 export function bootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();

@@ -11,12 +11,12 @@ const MS_PER_S = 1000;
 /** State of a server's writes to its data folder; part of the reply of `/readyz`. */
 export interface PersistenceReport {
   readonly state: 'ok' | 'degraded';
-  /** Time of the first failed write that has not been made up for, in ISO 8601. */
+  /** Time of the first failed write since the last successful one, in ISO 8601. */
   readonly since: string | null;
   readonly reason: string | null;
-  /** Acknowledged, held in memory, and to be written when the disk takes it. */
+  /** Bytes acknowledged, held in memory, and still to be written. */
   readonly bytes_waiting: number;
-  /** Since anything was written; null before the first time. */
+  /** Time since the last write; null before the first one. */
   readonly last_success_age_s: number | null;
 }
 
@@ -29,7 +29,7 @@ export interface PartHealth {
   failing: { readonly since: number; readonly code: StorageCode; readonly reason: string } | undefined;
 }
 
-/** Knows whether the server's writes to its data folder succeed; each part that writes reports here. */
+/** Tracks whether the server's writes to its data folder succeed; each writing part reports here. */
 export class PersistenceHealth {
   readonly parts: { readonly [part in PersistencePart]: PartHealth };
   /** Size of the journal on disk. */
@@ -49,7 +49,7 @@ export class PersistenceHealth {
     ) as { [part in PersistencePart]: PartHealth };
   }
 
-  /** A write succeeded: what failed before was made up for. */
+  /** A write succeeded, which ends earlier failures. */
   succeeded(part: PersistencePart): void {
     const health = this.parts[part];
     health.lastSuccess = this.#clock();
@@ -108,7 +108,7 @@ export class PersistenceHealth {
     };
   }
 
-  /** Why the server is not ready; undefined while all is well. */
+  /** The reason why the server is not ready; undefined while all is well. */
   problem(): Problem | undefined {
     const failing = this.#failing;
     if (!failing) return undefined;

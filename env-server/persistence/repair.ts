@@ -9,18 +9,18 @@ import { storageFaultOf, storageProblem } from './storage-problem.ts';
 import { columnsOf, type DatabaseRow, faultOf, nameOf, type StoredTable, TABLES } from './stored-tables.ts';
 
 const NEW_SUFFIX = '.new';
-/** Lost rows of a table, or lost sessions, that the report for people names. */
+/** Lost rows of a table, or lost sessions, listed in the report for people. */
 const MAX_NAMED = 20;
 const BUSY_TIMEOUT_MS = 5000;
-/** Row numbers without a row after which a table is taken to end, where its end cannot be read. */
+/** Missing row numbers in a row after which a table with an unreadable end counts as ended. */
 const MAX_GAP_LENGTH = 100_000;
 
 interface TableReport {
   readonly table: string;
   readonly kept: number;
-  /** Rows that were found but cannot be used: their ids where they can be read, else their numbers. */
+  /** Rows that were found but cannot be used: their ids where readable, else their numbers. */
   readonly lost: readonly string[];
-  /** Why the table ends where it does, where that is damage: there may have been more. */
+  /** Reason why the table ends early, where that is damage: there may have been more. */
   readonly cutShort?: string;
 }
 
@@ -30,13 +30,13 @@ export interface RepairReport {
   /** Faults that SQLite found. */
   readonly damage: readonly string[];
   readonly tables: readonly TableReport[];
-  /** Sessions with kept rows that cannot continue, as parts of them were lost. */
+  /** Sessions with kept rows that cannot continue, because parts of them were lost. */
   readonly lostSessions: readonly string[];
 }
 
 /**
- * Makes a new database of what can be read of a damaged one, row by row, and keeps the damaged one under another name.
- * @returns undefined, with nothing done, where there is no database or nothing is wrong with it
+ * Makes a new database from the readable rows of a damaged one, and keeps the damaged one under another name.
+ * @returns undefined, with nothing done, where there is no database or it is sound
  * @throws FolderInUse; Error of the system
  */
 export function repairDatabase(folder: string, now = new Date()): RepairReport | undefined {
@@ -57,7 +57,7 @@ export function repairDatabase(folder: string, now = new Date()): RepairReport |
   }
 }
 
-/** Read-only, so that what is kept of it stays as it was found. */
+/** Read-only, so that the kept copy does not change. */
 function openDamaged(path: string): DatabaseSync | Error {
   const database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   try {
@@ -108,7 +108,7 @@ function replaced(path: string, damaged: DatabaseSync | undefined, now: Date): O
     damaged?.close();
   }
   const aside = `${path}.damaged-${now.toISOString().replaceAll(/[:.]/g, '-')}`;
-  // The log belongs to the damaged database: next to the new one it would spoil that.
+  // The log belongs to the damaged database: next to the new one it would corrupt that.
   for (const suffix of [...COMPANIONS, '']) {
     if (existsSync(path + suffix)) renameSync(path + suffix, aside + suffix);
   }
@@ -137,7 +137,7 @@ function copyTable(table: StoredTable, from: DatabaseSync | undefined, to: Datab
       kept++;
     } catch (error) {
       if (storageFaultOf(error)) throw error;
-      // Damage gave it a value that the column does not take, or the id of another row.
+      // Damage gave it a value that the column does not accept, or the id of another row.
       lost.push(nameOf(table, row));
     }
   });
@@ -146,8 +146,8 @@ function copyTable(table: StoredTable, from: DatabaseSync | undefined, to: Datab
 }
 
 /**
- * Every row by its number; undefined for one that is there but cannot be read.
- * @returns why it ends where it does, where that is damage
+ * Every row by its number; undefined for an unreadable one.
+ * @returns the reason why it ends, where that is damage
  */
 function eachRow(
   database: DatabaseSync,
@@ -162,7 +162,7 @@ function eachRow(
   let failed = 0;
   for (let number = firstRow(database, table); last === undefined || number <= last; ) {
     try {
-      // Right after damage the rows that follow lie on other pages: they are looked for one by one.
+      // Right after damage the next rows are on other pages: they are searched one by one.
       const found = (failed > 0 ? only.get(number) : next.get(number)) as DatabaseRow | undefined;
       if (found) {
         take(found, Number(found['#']));

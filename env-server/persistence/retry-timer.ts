@@ -1,7 +1,7 @@
 const FIRST_DELAY_MS = 100;
 const MAX_DELAY_MS = 10_000;
 
-/** Tries something again after a delay that doubles with each failure in a row. */
+/** Retries after a delay that doubles with each consecutive failure. */
 export class RetryTimer {
   readonly #attempt: () => void;
   #delayMs = FIRST_DELAY_MS;
@@ -11,12 +11,12 @@ export class RetryTimer {
     this.#attempt = attempt;
   }
 
-  /** An attempt is to come. */
+  /** True if an attempt is scheduled. */
   get pending(): boolean {
     return this.#timer !== undefined;
   }
 
-  /** Plans the next attempt, unless one is planned. */
+  /** Schedules the next attempt, unless one is scheduled. */
   failed(): void {
     if (this.#timer) return;
     this.#timer = setTimeout(() => {

@@ -4,7 +4,7 @@ import { inTransaction } from './transaction.ts';
 /** Tables of another program that a message names. */
 const MAX_NAMED = 5;
 
-/** Statements that lead from each version of the database to the next; never change one that was released. */
+/** Statements that upgrade each version of the database to the next; never change a released one. */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE environments (
      env_id TEXT PRIMARY KEY,
@@ -53,7 +53,8 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT;
    CREATE INDEX replies_by_owner ON replies (owner, id);
    ALTER TABLE audit ADD COLUMN outcome TEXT NOT NULL DEFAULT 'accepted';`,
-  // A session's row has what changes often; its parts are written once. Rows of version 1 have all of it in the document.
+  // A session's row has the changing data; its parts are written once. Rows of version 1 have everything in the
+  // document.
   `ALTER TABLE sessions ADD COLUMN settings TEXT;
    CREATE TABLE session_parts (
      session_id TEXT NOT NULL,
@@ -77,13 +78,13 @@ const MIGRATIONS: readonly string[] = [
    ) STRICT;`,
 ];
 
-/** The file holds something else than a database that this server can open; says what to do. */
+/** The file is not a database that this server can open; the message has the remedy. */
 export class ForeignDatabase extends Error {
   override readonly name = 'ForeignDatabase';
 }
 
 /**
- * Looks whether a database is one of this server, and not of a newer one; reads only.
+ * Checks that a database is one of this server, and not of a newer one; reads only.
  * @param file for messages
  * @throws ForeignDatabase
  */
@@ -108,7 +109,7 @@ export function requireOwn(database: DatabaseSync, file: string): void {
   }
 }
 
-/** Brings a database of this server to the version of this code; `user_version` says where it stands. */
+/** Upgrades a database of this server to this code's version; `user_version` has its present one. */
 export function migrate(database: DatabaseSync): void {
   if (versionOf(database) === MIGRATIONS.length) return;
   inTransaction(database, () => {

@@ -6,32 +6,32 @@ import { inTransaction } from './transaction.ts';
 const PATIENCE_MS = 10_000;
 
 /**
- * What may have happened to a session since its row was written. `open`: anything, unless the database is newer than the
- * end of its server. `atRest`: nothing, its server wrote it when it ended. `journaled`: what the journal has; `synced`:
- * the same, even where the machine went down since.
+ * Possible changes of a session since its row was written. `open`: any, unless the database is newer than the end of
+ * its server. `atRest`: none, its server wrote it when it ended. `journaled`: those in the journal; `synced`: the same,
+ * even if the machine went down since.
  */
 export type RowDurability = 'open' | 'atRest' | 'journaled' | 'synced';
 
 /** Durabilities in the order of the numbers in the column `at_rest`. */
 const ROW_DURABILITIES: readonly RowDurability[] = ['open', 'atRest', 'journaled', 'synced'];
 
-/** A session as it is kept, apart from its parts: its documents, or why it cannot be kept. */
+/** A stored session without its parts: its documents, or why it cannot be stored. */
 export interface SessionRow {
   readonly id: string;
   readonly owner: string;
   /** Version of the documents' form. */
   readonly version: number;
-  /** Which definition of its environment it plays. */
+  /** Definition of the environment that it plays. */
   readonly edition: string;
-  /** Fields fixed for the life of the session; null leaves what is there. */
+  /** Fields fixed for the life of the session; null keeps the stored ones. */
   readonly settings: string | null;
-  /** Fields that change; null leaves what is there. */
+  /** Fields that change; null keeps the stored ones. */
   readonly document: string | null;
   readonly lost: string | null;
   readonly standing: RowDurability;
 }
 
-/** Something of a session that is written once; `data` is text. Those of a kind are numbered. */
+/** Something of a session that is written once; `data` is text. Parts of a kind are numbered. */
 export interface PartRow {
   readonly kind: 'actions' | 'snapshot' | 'reply' | 'dropped';
   readonly number: number;
@@ -63,7 +63,7 @@ export interface DroppedKeysRow {
   readonly at: number;
 }
 
-/** The times of a moment, in milliseconds. */
+/** A moment by several clocks, in milliseconds. */
 export interface ClockRow {
   readonly server: number;
   readonly wall: number;
@@ -73,7 +73,7 @@ export interface ClockRow {
 
 type NamedParameters = Record<string, SQLInputValue>;
 
-/** Rows by what is done with them. */
+/** Rows by operation. */
 interface WrittenRows {
   readonly put: SessionRow;
   readonly putPart: PartRow & { readonly sessionId: string };
@@ -84,9 +84,9 @@ interface WrittenRows {
   readonly removeReply: { readonly owner: string; readonly key: string };
   readonly putDroppedKeys: DroppedKeysRow;
   readonly putClock: ClockRow;
-  /** Marks the row of a session without writing it. */
+  /** Marks the row of a session without rewriting it. */
   readonly mark: { readonly id: string; readonly standing: RowDurability };
-  /** Drops ended sessions that were to be forgotten by this time, and keys that were dropped before another. */
+  /** Drops ended sessions due to be forgotten by this time, and keys dropped before another time. */
   readonly forget: { readonly now: number; readonly droppedBefore: number };
 }
 
@@ -131,7 +131,7 @@ const WRITES: { readonly [W in keyof WrittenRows]: readonly string[] } = {
   ],
 };
 
-/** Records that the document of a row covers. */
+/** Number of records that the document of a row covers. */
 const RECORDED =
   "CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.recorded'), 0) ELSE 0 END AS recorded";
 
@@ -145,7 +145,7 @@ export class SessionRows {
     this.#database = openDatabase(folder, PATIENCE_MS);
   }
 
-  /** From now on what was written survives the end of the machine. */
+  /** From now on written data survives a crash of the machine. */
   sync(): void {
     this.#database.exec('PRAGMA synchronous = FULL');
   }
@@ -154,7 +154,7 @@ export class SessionRows {
     if (this.#database.isOpen) this.#database.close();
   }
 
-  /** Ids of sessions in the order in which their rows were made, with the records that their documents cover. */
+  /** Ids of sessions in the order of their rows, with the records that their documents cover. */
   sessions(): { readonly id: string; readonly version: number; readonly recorded: number }[] {
     return this.#statement(
       `SELECT session_id AS id, version, ${RECORDED} FROM sessions ORDER BY rowid`,
@@ -203,8 +203,8 @@ export class SessionRows {
   }
 
   /**
-   * Makes all changes or none, in their order; they are read inside the transaction.
-   * @param permitted asked when no other process can write any more
+   * Makes all changes or none, in order; they are read inside the transaction.
+   * @param permitted checked when no other process can write any more
    * @throws Problem `storage_full`, `storage_failed`; Error where it is not permitted
    */
   write(changes: Iterable<RowWrite>, permitted: () => boolean = () => true): void {

@@ -13,7 +13,7 @@ import {
 } from './stored-environment.ts';
 import { inTransaction } from './transaction.ts';
 
-/** Notes that wait for a disk that takes no writes; the oldest go when there are more. They are in the log as well. */
+/** Most entries that wait for a disk that accepts no writes; the oldest are dropped. They are in the log as well. */
 const MAX_WAITING_NOTES = 1000;
 const MIN_TRY_BYTES = 4096;
 
@@ -31,13 +31,13 @@ interface EnvironmentRow {
 /** Reports of writes to {@link PersistenceHealth}. */
 export type StoreHealth = Pick<PersistenceHealth, 'failed' | 'succeeded' | 'waiting'>;
 
-/** Custom environments and the audit log in the embedded database. It writes at once, and the caller waits. */
+/** Custom environments and the audit log in the embedded database. It writes at once, and blocks. */
 export class SqliteStore {
   readonly #database: DatabaseSync;
   readonly #health: StoreHealth;
   readonly #retry = new RetryTimer(() => this.#try());
   #waiting: AuditEntry[] = [];
-  /** Size of the largest write that the disk had no room for; 0 while there is room. */
+  /** Size of the largest write that failed for lack of room; 0 while there is room. */
   #needed = 0;
 
   /** @param health gets a report of each write */
@@ -112,7 +112,7 @@ export class SqliteStore {
     });
   }
 
-  /** Notes what changed nothing; where the disk takes no writes, when it does. */
+  /** Records an entry without a change; if the disk accepts no writes, later. */
   note(entry: AuditEntry): void {
     try {
       this.#write(0, () => this.#note(entry));
@@ -145,7 +145,7 @@ export class SqliteStore {
   }
 
   /**
-   * Writes after what has waited for it.
+   * Writes, together with the entries that wait.
    * @param size bytes of a large write: after a full disk a smaller write does not prove that there is room
    */
   #write<T>(size: number, work: () => T): T {
@@ -173,7 +173,7 @@ export class SqliteStore {
     return result;
   }
 
-  /** Tries the disk with as much as there was no room for; the pages stay the database's, for the client's next attempt. */
+  /** Tests the disk with the size that failed; the database keeps the pages for the client's next attempt. */
   #try(): void {
     const size = Math.max(this.#needed, MIN_TRY_BYTES);
     try {

@@ -3,14 +3,14 @@ import { Problem, type ProblemCode } from '../problems.ts';
 /** Problems of the disk. */
 export type StorageCode = Extract<ProblemCode, 'storage_full' | 'storage_failed'>;
 
-/** Fault of a write, for the client and for `/readyz`; says nothing of paths. */
+/** Fault of a write, for the client and for `/readyz`; contains no paths. */
 export interface StorageFault {
   readonly code: StorageCode;
   /** e.g. `no space is left on the disk (ENOSPC)`. */
   readonly reason: string;
 }
 
-/** Seconds until it is worth a try whether the disk takes writes again. */
+/** Seconds until it is worth trying the disk again. */
 export const STORAGE_RETRY_SECONDS = 10;
 
 /** Error codes of the operating system. */
@@ -42,7 +42,7 @@ const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
 };
 const PRIMARY_CODE = 0xff;
 
-/** The disk fault that an error of the file system or of SQLite reports; undefined for other errors. */
+/** The disk fault behind an error of the file system or of SQLite; undefined for other errors. */
 export function storageFaultOf(error: unknown): StorageFault | undefined {
   const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
   if (code === 'ERR_SQLITE_ERROR' && typeof errcode === 'number')
@@ -50,7 +50,7 @@ export function storageFaultOf(error: unknown): StorageFault | undefined {
   return typeof code === 'string' && Object.hasOwn(SYSTEM_FAULTS, code) ? SYSTEM_FAULTS[code] : undefined;
 }
 
-/** The problem for a request that failed for a fault of the disk. */
+/** The problem for a request that failed because of the disk. */
 export function storageProblem({ code, reason }: StorageFault, cause?: unknown): Problem {
   return new Problem(code, `nothing was changed: ${reason}`, {
     retryAfterSeconds: STORAGE_RETRY_SECONDS,

@@ -7,9 +7,9 @@ import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environm
 import { DatabaseThread } from './thread/database-thread.ts';
 import { type HealthNews, revivedError } from './thread/protocol.ts';
 
-/** Milliseconds that opening the database waits for another process to finish a write. */
+/** Milliseconds that opening the database waits for another process's write. */
 const START_PATIENCE_MS = 5000;
-/** The same for reading while the server runs; everything else waits with it. */
+/** The same for reading while the server runs, which blocks the event loop. */
 const READ_PATIENCE_MS = 20;
 
 /** Data that a server keeps beyond its process. */
@@ -19,26 +19,26 @@ export interface Store {
   /** Custom environments in the order in which they were first registered. */
   environments(): StoredEnvironment[];
   /**
-   * Adds an environment of revision 1, or replaces one, and notes it in the audit log; both or neither.
+   * Adds an environment of revision 1, or replaces one, with its entry in the audit log; both or neither.
    * @returns false, with nothing done, when the id of an added one is taken
    * @throws Problem `storage_full`, `storage_failed`
    */
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean>;
   /**
-   * Writes definitions again, unless they were replaced meanwhile, and leaves nothing of the old ones in the files. For
-   * the start of a server: everything else waits for it.
+   * Rewrites definitions, unless they were replaced meanwhile, and leaves nothing of the old ones in the files. For the
+   * start of a server: it blocks.
    */
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void;
   /**
-   * Removes an environment and notes it in the audit log; both or neither.
+   * Removes an environment, with its entry in the audit log; both or neither.
    * @throws Problem `storage_full`, `storage_failed`
    */
   removeEnvironment(envId: string, entry: AuditEntry): Promise<void>;
-  /** Notes what changed nothing, soon; where the disk takes no writes, when it does. */
+  /** Records an entry without a change soon, or once the disk accepts writes. */
   note(entry: AuditEntry): void;
-  /** @param before `next` of the page before */
+  /** @param before `next` of the previous page */
   audit(limit: number, before?: string): AuditPage | Promise<AuditPage>;
-  /** Ends when what was requested is written. */
+  /** Resolves when everything requested is written. */
   close(): Promise<void>;
 }
 
@@ -53,7 +53,7 @@ export function openStore(folder?: string, health = new PersistenceHealth()): St
 }
 
 /**
- * Reads all of the database, once at the start of a server: found later, damage would be an error of a request.
+ * Reads the whole database, once at the start of a server: later, damage would fail a request.
  * @param folder made where it is missing
  * @throws ForeignDatabase, DamagedDatabase
  */
@@ -64,7 +64,7 @@ export function checkDatabase(folder: string): void {
   if (damage !== undefined) throw new DamagedDatabase(join(folder, DATABASE_FILE), new Error(damage));
 }
 
-/** The store in the embedded database. It reads in the event loop and writes in a thread, where there is a file. */
+/** The store in the embedded database. It reads in the event loop and, where there is a file, writes in a thread. */
 class DatabaseStore implements Store {
   readonly durable: boolean;
   readonly #local: SqliteStore;

@@ -1,11 +1,11 @@
 import type { JsonObject } from '../../shared/json.ts';
 
-/** A custom environment as it is kept. */
+/** A stored custom environment. */
 export interface StoredEnvironment {
   readonly envId: string;
   readonly kind: string;
   readonly definition: JsonObject;
-  /** Data found at registration that is needed to make the environment again, e.g. a remote server's document. */
+  /** Facts found at registration that are needed to build the environment again, e.g. a remote server's document. */
   readonly facts: JsonObject;
   readonly owner: string;
   /** Counts replacements, from 1. */
@@ -31,17 +31,17 @@ export interface AuditEntry {
   readonly outcome: string;
 }
 
-/** Oldest entries of the audit log go when there are more. */
+/** Most entries of the audit log; the oldest are dropped. */
 export const AUDIT_KEPT = 100_000;
 
 /** Part of the audit log, newest first. */
 export interface AuditPage {
   readonly entries: readonly AuditEntry[];
-  /** Entry before which the next page begins; undefined where this is the last. */
+  /** Entry before which the next page begins; undefined on the last page. */
   readonly next: string | undefined;
 }
 
-/** A page of entries that were read with their numbers, one more than it may have. */
+/** A page of numbered entries, from a query for one more than it may have. */
 export function auditPage(
   found: readonly (readonly [id: string, entry: AuditEntry])[],
   limit: number,

@@ -1,23 +1,23 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { isDamage } from './damage.ts';
 
-/** Hashes of request keys have two words of 32 bits. */
+/** Hashes of request keys have two 32-bit words. */
 const HASH_BYTES = 8;
 
 export type DatabaseRow = { readonly [column: string]: SQLInputValue };
 
-/** Form of the text of a column. */
+/** Format of a text column. */
 type TextForm = 'JSON' | 'hashes in base64';
 
 export interface StoredTable {
   readonly table: string;
-  /** The columns that name a row. */
+  /** The columns that identify a row. */
   readonly id: readonly string[];
-  /** Forms of the columns that have one. */
+  /** Formats of the columns that have one. */
   readonly forms: { readonly [column: string]: TextForm | ((row: DatabaseRow) => TextForm) };
 }
 
-/** Every table of the database, in the order in which a repair keeps them. */
+/** Every table of the database, in the order in which a repair copies them. */
 export const TABLES: readonly StoredTable[] = [
   { table: 'environments', id: ['env_id'], forms: { definition: 'JSON', facts: 'JSON' } },
   { table: 'audit', id: ['id'], forms: {} },
@@ -37,7 +37,7 @@ export function nameOf({ id }: StoredTable, row: DatabaseRow): string {
   return id.map(column => row[column]).join(' ');
 }
 
-/** Fault of a row that can be read. */
+/** Fault of a readable row. */
 export function faultOf({ forms }: StoredTable, row: DatabaseRow): string | undefined {
   for (const [column, given] of Object.entries(forms)) {
     const text = row[column];

@@ -2,8 +2,8 @@ import type { DatabaseSync } from 'node:sqlite';
 import { storageFaultOf, storageProblem } from './storage-problem.ts';
 
 /**
- * Runs work that is done whole or not at all, and that no other process writes between.
- * @throws Problem `storage_full`, `storage_failed` where the disk is why it was not done
+ * Runs work as one transaction that no other process can write between.
+ * @throws Problem `storage_full`, `storage_failed` where the disk prevented it
  */
 export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
   try {

@@ -11,7 +11,7 @@ const COMMAND_MS = 5000;
 const CONNECT_MS = 5000;
 const MAX_RECONNECT_MS = 1000;
 const RETRY_SECONDS = 1;
-/** The client's error for a command without answer in time. */
+/** The client's error for a command that timed out. */
 const TIMED_OUT = 'Command timed out';
 const DEFAULT_PREFIX = 'ragen:';
 const DEFAULT_PORT = 6379;
@@ -29,7 +29,7 @@ const SCHEMES: ReadonlySet<string> = new Set([
   'valkey+sentinel',
   ...SECURE,
 ]);
-/** First words of the store's own errors: it takes no writes, or none yet. */
+/** Prefixes of the store's own errors: it accepts no writes, or none yet. */
 const FULL = /^(OOM|MISCONF .{0,200}No space)/;
 const UNAVAILABLE =
   /^(MISCONF|NOREPLICAS|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|BUSY|NOAUTH|NOPERM|WRONGPASS)\b/;
@@ -43,9 +43,9 @@ export interface StoreAddress {
 }
 
 /**
- * Reads `--store`. `?prefix=` in it changes what all keys begin with; the password may come from `RAGEN_STORE_PASSWORD`, a
- * certificate authority from the file in `RAGEN_STORE_CA`.
- * @throws Error for a text of another form
+ * Parses `--store`. `?prefix=` in it changes the prefix of all keys; the password may come from `RAGEN_STORE_PASSWORD`,
+ * a certificate authority from the file in `RAGEN_STORE_CA`.
+ * @throws Error for any other form
  */
 export function storeAddressOf(text: string, env: NodeJS.ProcessEnv = process.env): StoreAddress {
   const shown = withoutPassword(text);
@@ -88,7 +88,9 @@ interface AddressParts {
   readonly query: string;
 }
 
-/** Credentials end at the last `@` before the path, so that a password with one of these signs fails and is not shown. */
+/**
+ * Credentials end at the last `@` before the path, so that a password with one of these signs fails and is not shown.
+ */
 function partsOf(text: string, shown: string): AddressParts {
   const [scheme, rest] = splitAt(text, text.indexOf('://'), 3);
   if (!SCHEMES.has(scheme)) throw new Error(`--store must be ${FORMS}; got ${JSON.stringify(shown)}`);
@@ -105,7 +107,7 @@ function partsOf(text: string, shown: string): AddressParts {
   };
 }
 
-/** Text before and after a separator; all of it is before one that is not there. */
+/** Text before and after a separator; everything before, where it is missing. */
 function splitAt(text: string, at: number, length: number): [before: string, after: string] {
   return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + length)];
 }
@@ -125,7 +127,7 @@ function hostAndPort(text: string, defaultPort: number, shown: string): { host: 
   return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) };
 }
 
-/** Without all that could be credentials: what is between `//` and the last `@`. */
+/** Without possible credentials: the text between `//` and the last `@`. */
 function withoutPassword(text: string): string {
   const [start, at] = [text.indexOf('//'), text.lastIndexOf('@')];
   return start < 0 || at < start ? text : `${text.slice(0, start)}//***${text.slice(at)}`;
@@ -135,7 +137,7 @@ type Scripted = {
   readonly [name in ScriptName]: (keys: 0, ...args: (string | number | Buffer)[]) => Promise<unknown>;
 };
 
-/** One connection to the store, kept up for the life of the server. */
+/** One connection to the store, kept for the life of the server. */
 export class StoreConnection {
   readonly prefix: string;
   readonly durability: Durability;
@@ -144,14 +146,14 @@ export class StoreConnection {
   readonly #shown: string;
   /** Called at every connection but the first, before commands work again. */
   onReconnect: () => void = () => undefined;
-  /** Commands that the store refused, did not answer or could not be sent, since the server started. */
+  /** Commands since the start of the server that the store rejected, did not answer, or never got. */
   errors = 0;
   /** The store's era: it changes when another process of the store, or another primary, answers. */
   era = '';
   /** Number of this server among those that have connected. */
   replica = 0;
   #up = false;
-  /** It is on this machine and appends to a file: what it has lost, it lost when the machine went down. */
+  /** True for a store on this machine that appends to a file: it loses data only if the machine goes down. */
   #outlivesItsProcess = false;
   #failure = 'it was not reached yet';
   #closed = false;
@@ -181,8 +183,8 @@ export class StoreConnection {
   }
 
   /**
-   * Connects and checks that the store suits.
-   * @throws Error that says what is wrong with the store, and how to mend it
+   * Connects and checks that the store is suitable.
+   * @throws Error naming the fault of the store, with the remedy
    */
   static async open(address: StoreAddress, durability: Durability, log: Logger): Promise<StoreConnection> {
     const connection = new StoreConnection(address, durability, log);
@@ -201,20 +203,20 @@ export class StoreConnection {
     return connection;
   }
 
-  /** Why the store takes no commands; undefined while it does. */
+  /** The reason why the store accepts no commands; undefined while it does. */
   get failure(): string | undefined {
     return this.#up ? undefined : this.#failure;
   }
 
   /**
    * Runs a script.
-   * @throws Problem `storage_full`, `storage_failed`; whether the script ran is not known after the latter
+   * @throws Problem `storage_full`, `storage_failed`; after the latter it is unknown whether the script ran
    */
   async run(name: ScriptName, ...args: readonly (string | number)[]): Promise<unknown> {
     return this.#asked(() => this.#client[name](0, this.prefix, ...args));
   }
 
-  /** Runs a script of writes that a reply acknowledges, and waits for what `--durability` asks. */
+  /** Runs a script with writes that a reply acknowledges, and waits as `--durability` requires. */
   async write(name: ScriptName, ...args: readonly (string | number)[]): Promise<unknown> {
     let hasRun = false;
     const written = this.run(name, ...args).then(result => {
@@ -249,7 +251,7 @@ export class StoreConnection {
       this.errors++;
       const hangs = (error as Error).message === TIMED_OUT && this.#up;
       if (hangs) {
-        // It hangs: requests fail at once until a new connection is answered.
+        // The store hangs: requests fail at once until a new connection is answered.
         this.#lost(`it did not answer within ${COMMAND_MS} ms`);
         this.#client.disconnect(true);
       }
@@ -264,13 +266,13 @@ export class StoreConnection {
   }
 
   /**
-   * The client gives up for good where it is disconnected while Sentinels are asked for the primary: both a fail-over and a
-   * hanging store do that.
+   * The client gives up for good when it is disconnected while it asks Sentinels for the primary, which both a
+   * fail-over and a hanging store can cause.
    */
   #connectAgain(): void {
     if (this.#closed) return;
     setTimeout(() => {
-      // A failure ends it again, and comes back to here.
+      // A failure ends it again, and leads back here.
       if (!this.#closed) this.#client.connect().catch((error: Error) => this.#lost(error.message));
     }, MAX_RECONNECT_MS).unref();
   }
@@ -291,7 +293,7 @@ export class StoreConnection {
       try {
         return ((await client.config('GET', name)) as string[])[1];
       } catch {
-        return undefined; // managed stores forbid CONFIG
+        return undefined; // Managed stores forbid CONFIG.
       }
     };
     const policy = await config('maxmemory-policy');
@@ -337,11 +339,11 @@ function unavailable(reason: string, cause?: unknown): Problem {
   });
 }
 
-/** The problem for a request that the store refused, or did not answer. */
+/** The problem for a request that the store rejected, or did not answer. */
 function storeProblem(error: unknown): unknown {
   if (error instanceof Problem || !(error instanceof Error)) return error;
   const { message } = error;
-  // Errors inside of scripts come with the name of the script in front.
+  // Errors inside scripts begin with the name of the script.
   const own = message.replace(/^ERR Error running script[^:]{0,200}: /, '');
   if (FULL.test(own))
     return new Problem('storage_full', 'the session store has no room left', {

@@ -5,26 +5,26 @@ import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
 import { replayJournal } from '../persistence/journal/replay.ts';
 import type { StoredEntry } from './session-store.ts';
 
-/** Records of a session that no checkpoint covers, one after the other; without an object for each, as there may be millions. */
+/** Records of a session that no checkpoint covers, without an object for each, because there may be millions. */
 interface Tail {
-  /** Number of the first. */
+  /** Number of the first record. */
   readonly first: number;
   readonly kinds: StoredEntry['kind'][];
   readonly bodies: string[];
-  /** First record of the session that its own first record names as the one it begins like. */
+  /** First record of the session that has the same beginning, as its own first record says. */
   readonly like: OpenBody | undefined;
 }
 
-/** Records that earlier servers left in the journal, by session. Their text is kept, as long as the journal, until they are taken. */
+/** Records that earlier servers left in the journal, by session. Their text is kept until they are taken. */
 export class LeftRecords {
   readonly #tails = new Map<string, Tail>();
-  /** Sessions with records that may be missing. */
+  /** Sessions that may have lost records. */
   #behind: ReadonlySet<string> = new Set();
 
   /**
-   * Reads the journal; others have their turn meanwhile.
-   * @param covered sessions that the database has, each with the number of its records there
-   * @param onReply gets the replies of clients' requests that concern no session yet
+   * Reads the journal, with pauses for other work.
+   * @param covered sessions in the database, each with the number of its records there
+   * @param onReply gets the replies to clients' requests that concern no session yet
    */
   async read(
     folder: string,
@@ -37,7 +37,7 @@ export class LeftRecords {
     const findings: ReplayFindings = { faults: [], incomplete: undefined };
     const continuity = new SessionContinuity();
     for (const [id, records] of covered) continuity.covers(id, records);
-    /** The last session that was recorded in full: those that follow may begin as it did. */
+    /** The last completely recorded session; later ones may have the same beginning. */
     let example: { readonly id: string; readonly body: OpenBody } | undefined;
     let records = 0;
     for await (const { record, position } of replayJournal(folder, files, findings, signal)) {
@@ -77,7 +77,7 @@ export class LeftRecords {
     return this.#behind.has(id);
   }
 
-  /** Gives the records of a session once. */
+  /** Returns the records of a session once. */
   take(id: string): { readonly entries: StoredEntry[]; readonly like: OpenBody | undefined } {
     const { first = 0, kinds = [], bodies = [], like } = this.#tails.get(id) ?? {};
     this.#tails.delete(id);

@@ -4,7 +4,7 @@ import type { RowWrite } from '../persistence/session-rows.ts';
 const SLICE_MS = 4;
 const SLICE_LENGTH = 512 * 1024;
 
-/** Changes of the next transaction, and what is to be done when it has succeeded. */
+/** Changes of the next transaction, and callbacks for its success. */
 export class RowBatch {
   #changes: RowWrite[] = [];
   #length = 0;
@@ -12,8 +12,8 @@ export class RowBatch {
   #written: (() => void)[] = [];
 
   /**
-   * @param length characters that are to be written
-   * @returns true when what was gathered is to be written before more is
+   * @param length characters to be written
+   * @returns true when the gathered changes must be written first
    */
   add(change: RowWrite, length = 0): boolean {
     this.#changes.push(change);
@@ -21,12 +21,12 @@ export class RowBatch {
     return this.#length >= SLICE_LENGTH || performance.now() >= this.#end;
   }
 
-  /** Calls back when the changes that are there by now are written. */
+  /** Calls back when the changes gathered so far are written. */
   onWritten(written: () => void): void {
     this.#written.push(written);
   }
 
-  /** The changes, and what is to be called when they are written; others are gathered from now on. */
+  /** The changes with their callbacks; a new batch begins. */
   take(): { readonly changes: readonly RowWrite[]; readonly written: readonly (() => void)[] } {
     const taken = { changes: this.#changes, written: this.#written };
     this.#changes = [];

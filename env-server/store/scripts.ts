@@ -19,12 +19,15 @@ import { AUDIT_KEPT } from '../persistence/stored-environment.ts';
  * | `era` | hash | which process of the store this is, and how many there were |
  */
 
-/** Milliseconds without any server after which sessions get their whole idle time again: no client could use them. */
+/**
+ * Milliseconds without any server after which sessions get their whole idle time again, because no client could use
+ * them.
+ */
 const UNSERVED_MS = 3000;
-/** The same where a server connects: others would have been seen a second ago. */
+/** The same when a server connects: others would have been seen a second ago. */
 const UNSERVED_AT_CONNECT_MS = 1500;
 
-/** A session that a server takes is not due before that server has said that it is used. */
+/** A session that a server takes does not expire before that server has had time to report its use. */
 const TAKEN_MS = 5000;
 
 /** The store's clock, in milliseconds. */
@@ -34,7 +37,7 @@ local function clock()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end`;
 
-/** Notes that there is a server. */
+/** Records that a server is alive. */
 const SEEN = `${TIME}
 local function seen(p, unserved)
   local time = clock()
@@ -42,7 +45,7 @@ local function seen(p, unserved)
   redis.call('SET', p .. 'seen', time)
 end`;
 
-/** Finds out if a session expires now. One that clients could not use for a while gets its idle time from then on. */
+/** Checks if a session expires now. One that clients could not use for a while gets its whole idle time again. */
 const DUE = `${TIME}
 local function is_due(p, id)
   local time, due = clock(), tonumber(redis.call('ZSCORE', p .. 'due', id) or math.huge)
@@ -69,8 +72,9 @@ local function finish(p, id, tombstone, forget)
 end`;
 
 /**
- * Owner, environment, three limits, count, request key, what to keep under it and how long; then for each session: id, serial, settings, edition, group, pinned, ttl, record.
- * Opens nothing where something is kept under the key already, and returns that.
+ * Owner, environment, three limits, count, request key, what to keep under it and how long; then for each session: id,
+ * serial, settings, edition, group, pinned, ttl, record. Opens nothing where something is kept under the key already,
+ * and returns that.
  */
 const OPEN = `#!lua
 ${TIME}
@@ -96,8 +100,8 @@ if key then redis.call('SET', key, ARGV[9], 'PX', ARGV[10]) end
 return { 0, 0 }`;
 
 /**
- * Records of a turn of the event loop, each session, id, kind and body with a space between: most of the time of a record
- * goes into its arguments. Returns the numbers of those that were not kept, each with 0 gone or -1 fenced.
+ * Records of a turn of the event loop, each as session, id, kind and body separated by spaces: the number of arguments
+ * determines the cost of a record. Returns the indices of rejected records, each with 0 (gone) or -1 (fenced).
  */
 const APPEND = `#!lua
 local out = {}
@@ -125,7 +129,10 @@ for i = 2, #ARGV do
 end
 return out`;
 
-/** Session, replica, newest known id (empty: none), owner (empty: an administrator), forget: the reply names what follows. */
+/**
+ * Session, replica, newest known id (empty: none), owner (empty: an administrator), forget. Returns the state and what
+ * the server lacks.
+ */
 const TAKE = `#!lua flags=allow-oom
 ${DUE}
 ${FINISH}
@@ -188,7 +195,7 @@ if epoch ~= '' and string.match(top[1][1], '^(%d+)-') ~= epoch then return -1 en
 finish(p, id, ARGV[4], ARGV[5])
 return 1`;
 
-/** Ends what is due: at most this many; forget. Returns the ids, and how many it has looked at. */
+/** Ends due sessions: at most this many; forget. Returns their ids, and how many it examined. */
 const EXPIRE = `#!lua flags=allow-oom
 ${DUE}
 ${FINISH}
@@ -211,14 +218,16 @@ seen(ARGV[1], ${UNSERVED_MS})
 redis.call('SET', ARGV[1] .. 'r:' .. ARGV[2], '1', 'EX', ARGV[3])
 return 0`;
 
-/** Session, milliseconds until it expires; pairs. Moves no time back. */
+/** Pairs of session and milliseconds until it expires. Never shortens the time. */
 const TOUCH = `#!lua flags=allow-oom
 ${TIME}
 local time = clock()
 for i = 2, #ARGV, 2 do redis.call('ZADD', ARGV[1] .. 'due', 'XX', 'GT', time + ARGV[i + 1], ARGV[i]) end
 return 0`;
 
-/** Environment, its JSON (empty: removed), whether it must be new, entry of the audit log. Returns the revision, or -1. */
+/**
+ * Environment, its JSON (empty: removed), whether it must be new, entry of the audit log. Returns the revision, or -1.
+ */
 const PUT_ENVIRONMENT = `#!lua
 local p, id = ARGV[1], ARGV[2]
 if ARGV[4] == '1' and redis.call('HEXISTS', p .. 'env', id) == 1 then return -1 end
@@ -226,7 +235,10 @@ if ARGV[3] == '' then redis.call('HDEL', p .. 'env', id) else redis.call('HSET',
 redis.call('XADD', p .. 'audit', 'MAXLEN', '~', ${AUDIT_KEPT}, '*', 'e', ARGV[5])
 return redis.call('INCR', p .. 'envrev')`;
 
-/** Key of a reply, the reply that it replaces (empty: none), the new one, how long it is kept. Returns one that is there instead. */
+/**
+ * Key of a reply, the reply that it replaces (empty: none), the new one, how long it is kept. Returns a different
+ * existing one.
+ */
 const REPLACE_REPLY = `#!lua
 local key = ARGV[1] .. ARGV[2]
 local known = redis.call('GET', key)
@@ -234,7 +246,10 @@ if known and known ~= ARGV[3] then return known end
 redis.call('SET', key, ARGV[4], 'PX', ARGV[5])
 return false`;
 
-/** The store's process: a new one begins an era. A server has connected. Returns the era, and a number for this replica. */
+/**
+ * Id of the store's process: a new one begins an era. Called when a server connects. Returns the era, and a number for
+ * this replica.
+ */
 const ERA = `#!lua flags=allow-oom
 ${SEEN}
 local p = ARGV[1]

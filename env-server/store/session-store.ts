@@ -2,7 +2,7 @@ import type { Json } from '../../shared/json.ts';
 import type { OpenBody, RECORD_KINDS } from '../persistence/journal/records.ts';
 import type { PartRow } from '../persistence/session-rows.ts';
 
-/** Letters of what a store holds of a session: the record kinds, `T` for a take and `C` for a checkpoint. */
+/** Letters of the entries of a session: the record kinds, `T` for a take and `C` for a checkpoint. */
 export type EntryKind = (typeof RECORD_KINDS)[keyof typeof RECORD_KINDS] | 'T' | 'C';
 
 /** Outcome of a write: `fenced` when another server writes the session now, `gone` when the session ended. */
@@ -21,10 +21,10 @@ export interface NewSession {
   readonly record: string;
 }
 
-/** Limits on open sessions: in all, of one client, of one environment. */
+/** Limits on open sessions: in total, of one client, of one environment. */
 export type OpenLimits = readonly [all: number, client: number, environment: number];
 
-/** A record, or a checkpoint with the head of the session as its body, which is JSON. */
+/** A record, or a checkpoint with the session's head as its body, which is JSON. */
 export interface StoredEntry {
   readonly epoch: number;
   readonly n: number;
@@ -32,21 +32,21 @@ export interface StoredEntry {
   readonly body: string;
 }
 
-/** All that the store has of a session. */
+/** Everything the store has of a session. */
 export interface StoredContent {
   readonly epoch: number;
   readonly owner: string;
   /** JSON of the settings; undefined where only the first record has them. */
   readonly settings: string | undefined;
-  /** Which definition of its environment it plays. */
+  /** Definition of the environment that it plays. */
   readonly edition: string | undefined;
-  /** Records that its clients have seen may be missing. */
+  /** True if records that its clients have seen may be missing. */
   readonly isBehind: boolean;
   /** Parts of each kind in the order of their numbers. */
   readonly parts: readonly PartRow[];
   /** Oldest first. */
   readonly entries: readonly StoredEntry[];
-  /** First record of the session that its own first record names as the one it begins like. */
+  /** First record of the session that has the same beginning, as its own first record says. */
   readonly like?: OpenBody;
 }
 
@@ -54,7 +54,7 @@ export interface Tombstone {
   readonly owner: string;
   readonly ending: 'session_expired' | 'session_closed' | 'session_lost';
   readonly reason?: string | null;
-  /** Milliseconds of the server's clock; absent where the store forgets by its own. */
+  /** Milliseconds of the server's clock; absent where the store uses its own. */
   readonly forgetAt?: number;
 }
 
@@ -67,13 +67,13 @@ export type Taken =
 export interface StoredReplyRecord {
   readonly operation: string;
   readonly asked: string;
-  /** Absent between opening sessions and keeping the reply; a server may have ended there. */
+  /** Absent between opening sessions and keeping the reply; the server may have ended there. */
   readonly reply?: Json;
   /** Ids of the sessions that the request opened. */
   readonly opened?: readonly string[];
 }
 
-/** A request under a key, as it is kept with the sessions that it opens. */
+/** A request under a key, as kept with the sessions that it opens. */
 export interface RequestClaim {
   readonly key: string;
   readonly operation: string;
@@ -82,18 +82,20 @@ export interface RequestClaim {
   readonly ms: number;
 }
 
-/** Why sessions were not opened: a limit, by its place in `limits`, or an earlier request under the same key. */
+/**
+ * The reason why sessions were not opened: a limit, by its index in `limits`, or an earlier request under the same key.
+ */
 export type OpenRefusal =
   | { readonly limit: number; readonly open: number }
   | { readonly claimed: StoredReplyRecord };
 
-/** The newest record of a session that its server knows of. */
+/** The newest record of a session that its server knows. */
 export interface RecordPosition {
   readonly epoch: number;
   readonly n: number;
 }
 
-/** The same of a session that ends, with whether the store may have a checkpoint of it. */
+/** The same for a session that ends; `hasCheckpoint` is true if the store may have a checkpoint of it. */
 export interface EndPosition extends RecordPosition {
   readonly hasCheckpoint: boolean;
 }
@@ -105,28 +107,28 @@ export interface StoredChange {
   /** JSON of the settings; null where the store has them from an earlier checkpoint. */
   readonly settings: string | null;
   readonly head: Json;
-  /** New parts, which count with the head. Reading them throws what `JSON.stringify` throws. */
+  /** New parts, which become valid with the head. Reading them throws the errors of `JSON.stringify`. */
   readonly parts: Iterable<PartRow>;
-  /** Parts that go with what was before. */
+  /** Obsolete parts. */
   readonly remove: readonly Omit<PartRow, 'data'>[];
 }
 
-/** The session cannot be made text. */
+/** The session cannot be written as text. */
 export class NotStorable extends Error {
   override readonly name = 'NotStorable';
 }
 
 /**
- * Sessions beyond their server: records of what is done with them, and checkpoints that make earlier records unneeded. Two
- * programs keep them: SQLite in a folder, for one server, and Valkey, which several servers share.
+ * Stores sessions beyond their server: records of operations, and checkpoints that make earlier records obsolete. There
+ * are two implementations: SQLite in a folder, for one server, and Valkey, which several servers share.
  */
 export interface SessionStore {
-  /** Several servers write to it; those that end leave their sessions to the others. */
+  /** True if several servers write to it; one that ends leaves its sessions to the others. */
   readonly isShared: boolean;
   /**
    * Opens sessions of one client in one environment: all or none.
-   * @param limits are checked where several servers open sessions; a server that is alone has checked its own
-   * @returns what keeps them from it; undefined where they are open
+   * @param limits checked where several servers open sessions; a single server has checked its own
+   * @returns the reason why they are not open; undefined where they are
    */
   open(
     owner: string,
@@ -136,7 +138,7 @@ export interface SessionStore {
     claim?: RequestClaim,
   ): Promise<OpenRefusal | undefined> | undefined;
   /**
-   * Adds a record; those of one turn of the event loop go in one write. An outcome that is there at once holds when the store
+   * Adds a record; the records of one turn of the event loop form one write. An immediate outcome holds once the store
    * delivers replies.
    */
   append(id: string, epoch: number, n: number, kind: EntryKind, body: string): Promise<Outcome> | Outcome;

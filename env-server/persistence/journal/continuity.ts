@@ -4,27 +4,29 @@ import type { JournalRecord, ReplayedRecord } from './records.ts';
 export interface JournalPosition {
   /** Name of the file. */
   readonly file: string;
-  /** Number of the turn in it; in a segment of an earlier server, bytes before it. */
+  /** Number of the turn in it; in a segment of an earlier server, the byte offset. */
   readonly offset: number;
 }
 
 /** An unreadable part of the journal. */
 export interface JournalFault extends JournalPosition {
   /**
-   * `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone. `corrupt`: bytes
-   * were changed. `unreadable`: the file itself cannot be read, or its format is not known. `torn`, in segments of earlier
-   * servers: a record is incomplete, as when the process died in the middle of a write; no reply had left for it.
+   * `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone. `corrupt`:
+   * bytes were changed. `unreadable`: the file cannot be read, or its format is unknown. `torn`, in segments of earlier
+   * servers: a record is incomplete, because the process died in the middle of a write; no reply had left for it.
    */
   readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
-  /** Sessions of the records, where all of them can be made out. */
+  /** Sessions of the records, where all of them can be identified. */
   readonly sessionIds?: readonly string[];
   readonly reason?: string;
 }
 
-/** Findings of replaying besides records. */
+/** Findings of a replay besides records. */
 export interface ReplayFindings {
   readonly faults: JournalFault[];
-  /** Why the last records of any session may be missing although no damage shows it; undefined where none can be. */
+  /**
+   * Reason why the last records of any session may be missing although no damage shows it; undefined where none can be.
+   */
   incomplete: string | undefined;
 }
 
@@ -33,31 +35,31 @@ export interface PositionedRecord {
   readonly position: JournalPosition;
 }
 
-/** Verdict on a record: what replaying does with it. */
+/** Verdict on a record in a replay. */
 export type ContinuityVerdict = 'apply' | 'covered' | 'ignored';
 
 interface Progress {
-  /** Number of the last record that is in the session. */
+  /** Number of the last applied record of the session. */
   n: number;
   position: JournalPosition | undefined;
   gap: JournalPosition | undefined;
 }
 
 /**
- * Follows the records of each session by their numbers: which are to be applied, and which sessions stand before what
- * their clients have seen, because records are missing.
+ * Tracks the record numbers of each session: which records are to be applied, and which sessions are behind what their
+ * clients have seen, because records are missing.
  */
 export class SessionContinuity {
   readonly #sessions = new Map<string, Progress>();
 
-  /** A session as the database has it. */
+  /** A session in the database. */
   covers(sessionId: string, n: number): void {
     this.#sessions.set(sessionId, { n, position: undefined, gap: undefined });
   }
 
   /**
-   * `covered`: the session has it already, or it was there twice. `ignored`: a record before it is missing. Records of
-   * sessions that were neither in the database nor opened in the journal are ignored, too.
+   * `covered`: the session already includes it, or it is a duplicate. `ignored`: a record before it is missing. Records
+   * of sessions that were neither in the database nor opened in the journal are ignored, too.
    */
   verdict({ kind, sessionId, n }: JournalRecord, position: JournalPosition): ContinuityVerdict {
     if (kind === 'clientReply') return 'apply';
@@ -78,9 +80,9 @@ export class SessionContinuity {
   }
 
   /**
-   * Sessions that stand, or may stand, before what their clients saw last: records of theirs are missing; or damage
-   * came after their last record, and the sessions of the damaged records are unknown. Call it when all was replayed.
-   * A request for such a session gets `session_rolled_back`.
+   * Sessions that are, or may be, behind what their clients saw last: their records are missing; or damage followed
+   * their last record, and the sessions of the damaged records are unknown. Call it after the replay. A request for
+   * such a session gets `session_rolled_back`.
    */
   behind({ faults, incomplete }: ReplayFindings): Set<string> {
     const behind = new Set<string>();
@@ -105,7 +107,7 @@ function mayConcern(
   return position === undefined || isBefore(position, fault);
 }
 
-/** Files are named in the order in which they were begun. */
+/** Files are named in creation order. */
 function isBefore(a: JournalPosition, b: JournalPosition): boolean {
   return a.file === b.file ? a.offset < b.offset : a.file < b.file;
 }

@@ -14,34 +14,34 @@ import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
 import { DatabaseThread } from '../thread/database-thread.ts';
 import { TURN_FILE_FORMAT, type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
-/** Folder of the journal within that of the database. */
+/** Folder of the journal in the database's folder. */
 const JOURNAL_FOLDER = 'journal';
 /** File with the {@link JournalState}. */
 export const STATE_FILE = 'state';
 const STATE_BYTES = 24;
 const NUMBER_DIGITS = 10;
-/** Earlier servers, which wrote segments, take a file of turns under such a name for damage, not for nothing. */
+/** With this name earlier servers, which wrote segments, report a file of turns as damage instead of ignoring it. */
 const NAME = /^(\d{10})-([0-9a-z]{1,32})-\d{1,3}\.journal$/;
 const TURNS = 'sqlite';
-/** Marks of earlier servers on their segments. */
+/** Marks that earlier servers put on their segments. */
 const MARK = /^(.{1,80}\.journal)\.\d{1,3}of\d{1,3}$/;
 
 /** A file of the journal. */
 export interface JournalFile {
   readonly name: string;
-  /** A file that was begun later has a higher one. */
+  /** A later file has a higher number. */
   readonly number: number;
-  /** An SQLite database of turns; otherwise a segment of an earlier server. */
+  /** True for an SQLite database of turns, false for a segment of an earlier server. */
   readonly isTurns: boolean;
   readonly bytes: number;
 }
 
 /** End of the journal when a process ended. The file is overwritten in place, which needs no room on the disk. */
 export interface JournalState {
-  /** Number of the file that was written last, and how many turns it has at least; 0 where a checkpoint covers all. */
+  /** Number of the last file, and the least number of turns in it; 0 where a checkpoint covers everything. */
   readonly number: number;
   readonly turns: number;
-  /** Replies have left for turns that could not be written. */
+  /** True if replies have left for turns that could not be written. */
   readonly unwrittenReplies: boolean;
 }
 
@@ -49,11 +49,11 @@ export interface JournalState {
 export interface JournalDisk {
   create(path: string, head: TurnFileHead): Pick<TurnFile, 'write' | 'close'>;
   /**
-   * Adds turns to a file that only this function writes, without waiting for the disk.
+   * Adds turns to a file that only this function writes, without blocking.
    * @returns how long it took, in milliseconds
    */
   writeLater(path: string, head: TurnFileHead, turns: readonly Turn[]): Promise<number>;
-  /** Ends what `writeLater` needs. */
+  /** Closes what `writeLater` opened. */
   close(): void;
 }
 
@@ -74,7 +74,7 @@ export function journalFolder(data: string): string {
   return join(data, JOURNAL_FOLDER);
 }
 
-/** All files of a journal in the order in which they were begun. */
+/** All files of a journal in creation order. */
 export function listJournal(folder: string): JournalFile[] {
   mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
   const files: JournalFile[] = [];
@@ -92,7 +92,7 @@ export function turnFileName(number: number): string {
   return `${String(number).padStart(NUMBER_DIGITS, '0')}-${TURNS}-0.journal`;
 }
 
-/** @returns undefined where there is none that can be read */
+/** @returns undefined where there is no readable one */
 export function readState(folder: string): JournalState | undefined {
   try {
     const bytes = readFileSync(join(folder, STATE_FILE));
@@ -103,7 +103,10 @@ export function readState(folder: string): JournalState | undefined {
   }
 }
 
-/** Deletes files that a checkpoint covers, oldest first. @throws Error of the system */
+/**
+ * Deletes files that a checkpoint covers, oldest first.
+ * @throws Error of the system
+ */
 export function dropFiles(folder: string, files: readonly JournalFile[]): void {
   for (const { name } of files) removeFile(join(folder, name));
   const names = new Set(files.map(({ name }) => name));
@@ -119,17 +122,17 @@ interface OwnFile {
   readonly head: TurnFileHead;
   /** Bytes of its turns. */
   bytes: number;
-  /** Turns that it has for sure. */
+  /** Least number of its turns. */
   turns: number;
-  /** Open in this thread; undefined where another one writes it. */
+  /** Open in this thread; undefined where another thread writes it. */
   readonly open: Pick<TurnFile, 'write' | 'close'> | undefined;
-  /** A late write of it is in progress. */
+  /** True while a late write to it is in progress. */
   busy: boolean;
-  /** A checkpoint covers it. */
+  /** True if a checkpoint covers it. */
   released: boolean;
 }
 
-/** Writes the files of the journal, one after the other. What it throws are errors of the system and of SQLite. */
+/** Writes the files of the journal, one after another. It throws errors of the system and of SQLite. */
 export class JournalFiles {
   readonly #folder: string;
   readonly #synced: boolean;
@@ -138,14 +141,14 @@ export class JournalFiles {
   readonly #files: OwnFile[] = [];
   readonly #state = Buffer.alloc(STATE_BYTES);
   #stateFile: number | undefined;
-  /** State that an earlier process left; undefined when a checkpoint covers what it wrote. */
+  /** State left by an earlier process; undefined when a checkpoint covers everything it wrote. */
   #earlier: JournalState | undefined;
   #isOpen = false;
-  /** Number of the file that comes next. */
+  /** Number of the next file. */
   next: number;
-  /** Files that were there before. */
+  /** Files of earlier processes. */
   inherited: readonly JournalFile[];
-  /** Bytes of the turns that it has written, and of the files that were there before. */
+  /** Bytes of the written turns, and of the files of earlier processes. */
   bytes: number;
 
   constructor(folder: string, synced: boolean, disk: JournalDisk = journalDisk(folder)) {
@@ -158,7 +161,10 @@ export class JournalFiles {
     this.next = this.inherited.reduce((highest, { number }) => Math.max(highest, number), 0) + 1;
   }
 
-  /** Adds turns, all or none, while the event loop waits. @returns how long it took, without making a file, in milliseconds */
+  /**
+   * Adds turns, all or none, blocking the event loop.
+   * @returns how long it took, without making a file, in milliseconds
+   */
   write(turns: readonly Turn[]): number {
     const file = this.#current(false);
     const begun = performance.now();
@@ -167,7 +173,10 @@ export class JournalFiles {
     return performance.now() - begun;
   }
 
-  /** The same while the event loop continues; one at a time. @returns how long it took, in milliseconds */
+  /**
+   * The same without blocking; one call at a time.
+   * @returns how long it took, in milliseconds
+   */
   async writeLater(turns: readonly Turn[]): Promise<number> {
     const file = this.#current(true);
     file.busy = true;
@@ -185,7 +194,7 @@ export class JournalFiles {
     const newest = this.#files.at(-1);
     if (newest && this.#isOpen && (newest.open === undefined) === late) return newest;
     this.leave();
-    // A disk that takes no writes leaves one empty file behind, not one for each try.
+    // A disk that accepts no writes leaves one empty file behind, not one for each attempt.
     if (newest?.turns === 0 && !newest.busy) this.#remove(newest);
     const number = this.next;
     const last = this.#files.at(-1) ?? this.#earlier;
@@ -213,7 +222,7 @@ export class JournalFiles {
     this.#writeState();
   }
 
-  /** Notes that replies leave for turns that could not be written. */
+  /** Records that replies leave for turns that could not be written. */
   noteUnwritten(): void {
     if (this.#state[16] === 1) return;
     this.#state[16] = 1;
@@ -228,7 +237,10 @@ export class JournalFiles {
     if (this.#earlier?.unwrittenReplies) this.#state[16] = 1;
   }
 
-  /** Without it only the loss of a file's end would be overlooked: the fault that keeps it from being written is reported anyway. */
+  /**
+   * Without it only the loss of a file's end would be overlooked; the fault that prevents writing it is reported
+   * anyway.
+   */
   #writeState(): void {
     try {
       if (this.#stateFile !== undefined) writeSync(this.#stateFile, this.#state, 0, STATE_BYTES, 0);
@@ -242,7 +254,10 @@ export class JournalFiles {
     this.#isOpen = false;
   }
 
-  /** Deletes its files before a number. @throws Error of the system where one cannot be deleted; the next call tries again */
+  /**
+   * Deletes its files before a number.
+   * @throws Error of the system where one cannot be deleted; the next call tries again
+   */
   release(number: number): void {
     const covered = this.#files.filter(file => file.number < number);
     if (covered.length === 0) return;
@@ -265,7 +280,10 @@ export class JournalFiles {
     this.bytes -= file.bytes;
   }
 
-  /** Deletes the files that were there before. @throws Error of the system */
+  /**
+   * Deletes the files of earlier processes.
+   * @throws Error of the system
+   */
   releaseInherited(): void {
     this.#earlier = undefined;
     if (this.#files.length === 0) {
@@ -287,7 +305,7 @@ export class JournalFiles {
   }
 }
 
-/** Deletes a file and what SQLite keeps next to it. */
+/** Deletes a file with those that SQLite keeps next to it. */
 function removeFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) remove(path + suffix);
 }

@@ -6,13 +6,13 @@ import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
 import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
 import type { Turn } from './turn-file.ts';
 
-/** Share of the permitted bytes on disk from which on a checkpoint is requested. */
+/** Share of the permitted bytes on disk at which a checkpoint is requested. */
 const PRESSURE = 0.5;
 /** Largest record, in bytes. */
 export const MAX_RECORD_BYTES = 64 * 1024 * 1024;
-/** Characters after which the records of a turn begin another row: text that is too long could not be joined. */
+/** Characters after which the records of a turn begin another row: a text that is too long could not be joined. */
 const MAX_ROW_LENGTH = 32 * 1024 * 1024;
-/** Milliseconds after the last slow write for which the event loop waits for none. */
+/** Milliseconds after a slow write in which the event loop waits for no write. */
 const SLOW_MS = 60_000;
 /** Milliseconds after which a write counts as a fault and is reported. */
 const HANGING_MS = 1000;
@@ -22,24 +22,24 @@ type Reply = () => void;
 export interface JournalSettings {
   /** Made where it is missing. */
   readonly folder: string;
-  /** Records are on the disk, not only with the kernel, before `deliver` delivers. */
+  /** True if records must be on the disk, not only with the kernel, before replies are delivered. */
   readonly synced: boolean;
-  /** Most bytes of records on disk; more are refused by `requireRoom`. */
+  /** Most bytes of records on disk; beyond it `requireRoom` rejects operations. */
   readonly maxBytes: number;
-  /** Most bytes that wait in memory while the disk takes none; more are refused by `requireRoom`. */
+  /** Most bytes that wait in memory while the disk accepts none; beyond it `requireRoom` rejects operations. */
   readonly maxWaitingBytes: number;
-  /** After a write that took longer, the event loop waits for none for a time. */
+  /** After a write that took longer, the event loop waits for none for a while. */
   readonly slowWriteMs: number;
 }
 
 export interface JournalParts {
   readonly health: PersistenceHealth;
-  /** Asks for a checkpoint, which makes room: `rotate`, write every changed session, `release`. */
+  /** Requests a checkpoint, which makes room: `rotate`, write every changed session, `release`. */
   readonly onPressure: () => void;
   readonly disk?: JournalDisk;
 }
 
-/** The record would exceed {@link MAX_RECORD_BYTES}, or its text is longer than a string can be. */
+/** The record would exceed {@link MAX_RECORD_BYTES}, or its text the longest string. */
 export class RecordTooLarge extends RangeError {
   override readonly name = 'RecordTooLarge';
 }
@@ -72,16 +72,16 @@ export class Journal {
   readonly #parts: JournalParts;
   readonly #files: JournalFiles;
   readonly #retry = new RetryTimer(() => this.#attempt());
-  /** Records of this turn of the event loop. */
+  /** Records of the current turn of the event loop. */
   #records = '';
   #count = 0;
-  /** Earlier turns that are not written yet. */
+  /** Earlier turns not yet written. */
   #turns: Turn[] = [];
   /** Turns that the thread is writing. */
   #late: LateTurns | undefined;
-  /** Until then the disk counts as slow, in milliseconds of `performance.now`. */
+  /** Time until which the disk counts as slow, in milliseconds of `performance.now`. */
   #slowUntil = 0;
-  /** This turn's records are going to be written. */
+  /** True once the write of this turn's records is scheduled. */
   #planned = false;
   #closed = false;
   /** Replies that wait for the next write. */
@@ -95,17 +95,17 @@ export class Journal {
     parts.health.journalBytes = () => this.bytesOnDisk;
   }
 
-  /** Files that were there before. */
+  /** Files of earlier processes. */
   get inherited(): readonly JournalFile[] {
     return this.#files.inherited;
   }
 
-  /** Bytes of its records on disk, and of the files that it has inherited. */
+  /** Bytes of its records on disk, including the files of earlier processes. */
   get bytesOnDisk(): number {
     return this.#files.bytes;
   }
 
-  /** Bytes in memory that are not written yet. */
+  /** Bytes in memory that are not yet written. */
   get bytesWaiting(): number {
     const turns = [...this.#turns, ...(this.#late?.turns ?? [])];
     return turns.reduce(
@@ -114,20 +114,20 @@ export class Journal {
     );
   }
 
-  /** The event loop waits for no write: replies that acknowledge nothing leave before what is recorded. */
+  /** True while the event loop waits for no write: replies that acknowledge nothing leave before recorded ones. */
   get isSlow(): boolean {
     if (this.#settings.synced) return false;
     return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
   }
 
   /**
-   * Call it before an operation that will be recorded: afterwards it is too late to refuse it.
+   * Call it before an operation that will be recorded; later is too late to reject it.
    * @throws Problem `storage_full`, `storage_failed`
    */
   requireRoom(): void {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
-    // Mostly nothing waits: then its bytes need not be counted.
+    // Usually nothing waits, and the bytes need not be counted.
     const waiting = failing || this.#late ? this.bytesWaiting : this.#records.length;
     const isFull = waiting >= maxWaitingBytes;
     if (failing ? synced || isFull : this.#late && isFull) {
@@ -163,8 +163,8 @@ export class Journal {
   }
 
   /**
-   * Delivers a reply when everything that was recorded before it is kept as the settings say; at once where it is.
-   * @param reads it acknowledges nothing: on a slow disk it waits for nobody, unless records are to be synced
+   * Delivers a reply once everything recorded before it is stored as the settings require.
+   * @param reads the reply acknowledges nothing: on a slow disk it does not wait, unless records are to be synced
    */
   deliver(reply: Reply, reads = false): void {
     if (reads && this.isSlow) {
@@ -179,7 +179,7 @@ export class Journal {
 
   /**
    * Begins a new file with the next record.
-   * @returns argument for `release` when a checkpoint covers everything that was recorded until now
+   * @returns argument for `release`, once a checkpoint covers everything recorded until now
    */
   rotate(): number {
     this.#files.leave();
@@ -195,7 +195,7 @@ export class Journal {
   }
 
   /**
-   * A checkpoint covers what was replayed: the files that were there before are not needed any more.
+   * Deletes the files of earlier processes, once a checkpoint covers the replay.
    * @throws Error of the system where they cannot be deleted
    */
   releaseInherited(): void {
@@ -203,7 +203,7 @@ export class Journal {
   }
 
   /**
-   * Writes what waits now, while the event loop waits; what hangs in the thread is written again.
+   * Writes everything now, blocking the event loop; a hanging write in the thread is repeated here.
    * @returns bytes that could not be written
    */
   flush(): number {
@@ -217,8 +217,8 @@ export class Journal {
   }
 
   /**
-   * Writes what waits and closes the file; what is added later is not written. The files stay until `release`, or for
-   * the next start.
+   * Writes everything and closes the file; later records are not written. The files stay until `release`, or for the
+   * next start.
    * @returns bytes that could not be written
    */
   close(): number {
@@ -248,7 +248,7 @@ export class Journal {
   }
 
   #attempt(): void {
-    // Its end is followed by the next attempt.
+    // The next attempt follows its end.
     if (this.#late) return;
     this.#endRow();
     if (this.#turns.length === 0) this.#deliverHeld();
@@ -298,7 +298,10 @@ export class Journal {
     );
   }
 
-  /** Turns and replies come before all others again. They are written to another file, as the thread may still write them: records may be kept twice. */
+  /**
+   * Puts turns and replies back in front. They are written to another file, because the thread may still write them:
+   * records may be stored twice.
+   */
   #takeBack({ turns, replies }: LateTurns): void {
     this.#late = undefined;
     this.#files.leave();
@@ -318,7 +321,7 @@ export class Journal {
     if (this.bytesOnDisk > PRESSURE * this.#settings.maxBytes) this.#parts.onPressure();
   }
 
-  /** Continues the file when there is room, if the disk is full; begins another one after any other fault. */
+  /** Continues the file once there is room, if the disk is full; begins another one after any other fault. */
   #fail(error: unknown): void {
     const { synced } = this.#settings;
     if (!synced) this.#files.noteUnwritten();
@@ -342,7 +345,7 @@ export class Journal {
   }
 }
 
-/** One that fails keeps no other from being delivered. */
+/** A failing reply does not prevent the others. */
 function deliverAll(replies: readonly Reply[]): void {
   for (const reply of replies) {
     try {

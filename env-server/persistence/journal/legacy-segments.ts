@@ -25,13 +25,13 @@ const HEADER_BYTES = 9;
 const MAX_PAYLOAD_BYTES = 64 * 1024 * 1024;
 const FLAG_BYTES = 1;
 const PADDING_BYTES = 64 * 1024;
-/** First bytes of a segment: replies left for records that could not be written; another segment follows. */
+/** First byte of a segment: replies left for records that could not be written; another segment follows. */
 const UNWRITTEN_REPLIES = 1;
 const FOLLOWED = 2;
 const SEGMENT_KIND = 'h';
 const FORMAT = 1;
 const NUMBER_DIGITS = 10;
-/** A session id at the beginning of a damaged payload. */
+/** A session id at the start of a damaged payload. */
 const DAMAGED_ID = /^[a-z]([\w-]{1,128}) \d/;
 const DAMAGED_ID_BYTES = 140;
 
@@ -41,7 +41,7 @@ interface Head {
   readonly synced: boolean;
   /** Zeros follow the last record. */
   readonly padded?: true;
-  /** Number of the segment that the same process has written before. */
+  /** Number of the segment that the same process wrote before. */
   readonly after?: number;
 }
 
@@ -49,7 +49,7 @@ interface SegmentFrame extends Omit<RecordText, 'letter'> {
   readonly letter: RecordText['letter'] | typeof SEGMENT_KIND;
 }
 
-/** The records of a segment, oldest first; damage is noted in `findings`. */
+/** The records of a segment, oldest first; damage is added to `findings`. */
 export function* recordsOfSegment(
   folder: string,
   segment: JournalFile,
@@ -107,7 +107,9 @@ function headOf(bytes: Buffer): Head | undefined {
   return frame?.letter === SEGMENT_KIND ? (JSON.parse(frame.text) as Head) : undefined;
 }
 
-/** Notes segments of the same process that must have been there before and after this one, and what was never written. */
+/**
+ * Reports missing segments that the same process must have written before or after this one, and records never written.
+ */
 function lookAround(
   { name, number }: JournalFile,
   files: readonly JournalFile[],
@@ -131,7 +133,7 @@ function lookAround(
     missing(after, `${name} follows it`);
 }
 
-/** The end of the frame that begins at an offset; undefined where no whole, undamaged frame begins. */
+/** The end of the frame at an offset; undefined where there is no whole, undamaged frame. */
 function frameEnd(bytes: Buffer, offset: number): number | undefined {
   const from = offset + HEADER_BYTES;
   if (from > bytes.length || bytes[offset] !== SEPARATOR) return undefined;
@@ -141,7 +143,7 @@ function frameEnd(bytes: Buffer, offset: number): number | undefined {
   return bytes.readUInt32LE(offset + 5) === crc32(bytes.subarray(from, to), length) ? to : undefined;
 }
 
-/** True if the bytes end within the frame that begins at an offset. */
+/** True if the bytes end within the frame at an offset. */
 function isUnfinished(bytes: Buffer, offset: number): boolean {
   if (bytes[offset] !== SEPARATOR) return false;
   if (offset + HEADER_BYTES > bytes.length) return true;

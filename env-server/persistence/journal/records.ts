@@ -47,10 +47,10 @@ export const RECORD_KINDS = {
 
 export type RecordKind = keyof typeof RECORD_KINDS;
 
-/** Session id in records that belong to no session. */
+/** Session id of records without a session. */
 export const NO_SESSION = '-';
 
-/** The request key of an operation, and what was asked under it as `ReplyMemory` compares it. */
+/** The request key of an operation, with its input as `ReplyMemory` compares it. */
 export interface KeyFields {
   readonly key?: string;
   readonly asked?: string;
@@ -62,32 +62,35 @@ export interface OpenBody {
   readonly owner: string;
   readonly group_id: string | null;
   readonly env_id: string;
-  /** Which definition of the environment it plays. */
+  /** Definition of the environment that it plays. */
   readonly edition: string;
-  /** Effective: with every default. */
+  /** The effective configuration, including every default. */
   readonly config: JsonObject;
   readonly wrappers: readonly Json[];
   readonly format: string;
   readonly created_at: number;
   readonly ttl_ms: number;
   readonly deadline: number;
-  /** Effective, also where the server drew it. */
+  /** The effective seed, even where the server drew it. */
   readonly seed: number;
   readonly options: JsonObject;
-  /** The first episode as plain data, where resetting again would not give it: clones, and environments that ask others. */
+  /**
+   * The first episode as plain data, where a reset would not reproduce it: clones, and environments that depend on
+   * services.
+   */
   readonly episode?: JsonObject;
-  /** Id of the session with the same beginning, which was opened by the same operation and comes before it. */
+  /** Id of the session with the same beginning, which the same operation opened before it. */
   readonly like?: string;
-  /** Seed of its stream, if it begins in the state of `like` but not with its generator. */
+  /** Seed of its stream, if it begins in the state of `like` with another generator. */
   readonly dynamics_seed?: number;
-  /** Why it cannot be kept over the end of the process. */
+  /** Reason why it does not survive the process. */
   readonly lost?: string;
 }
 
 export interface KeyedStepBody extends KeyFields {
   readonly key: string;
   readonly action: Json;
-  /** Absent where nothing but the action was asked. */
+  /** Absent where only the action was asked. */
   readonly asked?: string;
 }
 
@@ -101,21 +104,21 @@ interface TransitionBody extends KeyFields {
   readonly terminated: boolean;
   readonly truncated: boolean;
   readonly info: JsonObject;
-  /** The step has begun another episode by itself. */
+  /** True if the step has begun another episode by itself. */
   readonly restarted?: true;
 }
 
 interface ResetBody extends KeyFields {
-  /** Effective. */
+  /** The effective seed. */
   readonly seed: number;
   readonly options: JsonObject;
-  /** The episode as plain data, where resetting again would not give it. */
+  /** The episode as plain data, where a reset would not reproduce it. */
   readonly episode?: JsonObject;
 }
 
 interface SnapshotBody extends KeyFields {
   readonly snapshot_id: string;
-  /** Seed of all chance from there on, in `restore` alone. */
+  /** Seed of all randomness from there on; only for `restore`. */
   readonly dynamics_seed?: number;
 }
 
@@ -154,7 +157,7 @@ interface RecordBodies {
 
 export type RecordBody<K extends RecordKind> = RecordBodies[K];
 
-/** A record as it is replayed. */
+/** A record in a replay. */
 export type JournalRecord = {
   [K in RecordKind]: {
     readonly kind: K;
@@ -166,7 +169,7 @@ export type JournalRecord = {
 
 const KIND_OF = new Map(Object.entries(RECORD_KINDS).map(([kind, letter]) => [letter, kind as RecordKind]));
 
-/** A record as it is read. */
+/** A record as read. */
 export interface RecordText {
   /** Letter of its kind. */
   readonly letter: (typeof RECORD_KINDS)[RecordKind];
@@ -179,7 +182,8 @@ export interface RecordText {
 export type ReplayedRecord = JournalRecord & RecordText;
 
 /**
- * The record of a text. Its body is parsed whenever it is asked for, so a journal that is read takes no more memory than its text.
+ * Parses the text of a record. Its body is parsed on each access, so that reading a journal takes no more memory than
+ * its text.
  * @returns undefined for a kind that this version does not know
  */
 export function recordOf(read: RecordText): ReplayedRecord | undefined {

@@ -8,12 +8,12 @@ import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileNam
 import { recordsOfSegment } from './legacy-segments.ts';
 import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
 
-/** Milliseconds that reading may block everything else at a time, applying the records included. */
+/** Longest time that reading blocks the event loop, including the records' effects, in milliseconds. */
 const SLICE_MS = 4;
 
 /**
- * Reads the records of a journal, oldest first. It lets others have their turn every few milliseconds, so that a server can
- * serve meanwhile. Damage is no error: it is noted in `findings`, and reading continues behind it.
+ * Reads the records of a journal, oldest first. It pauses every few milliseconds, so that a server can answer requests
+ * meanwhile. Damage is not an error: it is added to `findings`, and reading continues after it.
  * @param signal stops it between two records
  * @throws Error of SQLite where a file cannot be read now
  */
@@ -38,13 +38,13 @@ export async function* replayJournal(
   }
 }
 
-/** Reads files of turns, and compares them with what the journal says of itself. */
+/** Reads files of turns, and compares them with the journal's own state. */
 class Replay {
   readonly #folder: string;
   readonly #files: readonly JournalFile[];
   readonly #findings: ReplayFindings;
   readonly #state: JournalState | undefined;
-  /** Numbers of the last turns of the files that were read. */
+  /** Numbers of the last turns of the files read. */
   readonly #read = new Map<number, number>();
 
   constructor(folder: string, files: readonly JournalFile[], findings: ReplayFindings) {
@@ -78,7 +78,7 @@ class Replay {
       this.#read.set(number, last);
       if (this.#state?.number === number) this.#expect(number, this.#state.turns);
     } catch (error) {
-      // A file that is locked, or a disk that fails now, is no damage: what it has would be given up.
+      // A locked file, or a failing disk, is not damage: its records would be given up.
       if (storageFaultOf(error) && !isDamage(error)) throw error;
       this.#note('unreadable', { file: name, offset: last + 1 }, (error as Error).message);
     } finally {
@@ -101,7 +101,7 @@ class Replay {
     return false;
   }
 
-  /** Notes where a file that was read has fewer turns. */
+  /** Reports a file with fewer turns than expected. */
   #expect(number: number, turns: number): void {
     const last = this.#read.get(number);
     if (last !== undefined && last < turns)

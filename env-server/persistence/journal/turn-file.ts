@@ -7,10 +7,13 @@ import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
 const LOG_PAGES = 256;
 export const TURN_FILE_FORMAT = 1;
-/** Kind, session id and number at the beginning of a line, also of a damaged one. */
+/** Kind, session id and number at the start of a line, even of a damaged one. */
 const LINE_START = /^[a-z]([\w-]{1,128}) \d/;
 
-/** Records of one turn of the event loop, one a line: letter of the kind, session id, space, number and, after a space, JSON. */
+/**
+ * Records of one turn of the event loop, one a line: letter of the kind, session id, space, number and, after a space,
+ * JSON.
+ */
 export interface Turn {
   readonly records: string;
   readonly count: number;
@@ -19,11 +22,11 @@ export interface Turn {
 /** Description of a file; the only row of its table `head`. */
 export interface TurnFileHead {
   readonly format: number;
-  /** Boot id of the operating system; empty where it is not known. Another one now means that the machine went down. */
+  /** Boot id of the operating system; empty where unknown. A different one now means that the machine went down. */
   readonly boot: string;
-  /** Turns were on the disk before their replies left. */
+  /** True if turns were on the disk before their replies left. */
   readonly synced: boolean;
-  /** File that the same process wrote before, where it was not deleted yet: its number, and how many turns it has. */
+  /** The file that the same process wrote before, where it was not yet deleted: its number, and its number of turns. */
   readonly after?: { readonly number: number; readonly turns: number };
 }
 
@@ -32,7 +35,7 @@ export interface StoredTurn extends Turn {
   readonly crc: number;
 }
 
-/** A file of the journal that is being written: an SQLite database with a table of turns, which are only added. */
+/** A journal file being written: an SQLite database with an append-only table of turns. */
 export class TurnFile {
   readonly #database: DatabaseSync;
   readonly #insert: StatementSync;
@@ -46,7 +49,7 @@ export class TurnFile {
     makePrivateFile(path);
     this.#database = new DatabaseSync(path);
     try {
-      // An exclusive lock spares the shared memory of the write-ahead log: a turn alone costs 5 µs instead of 10.
+      // An exclusive lock avoids the shared memory of the write-ahead log: a turn alone costs 5 µs instead of 10.
       this.#database.exec(
         `PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = ${LOG_PAGES};
          PRAGMA synchronous = ${head.synced ? 'FULL' : 'OFF'};
@@ -141,7 +144,7 @@ export function recordsOf({ records, count, crc }: StoredTurn): ReplayedRecord[]
   return found;
 }
 
-/** Sessions of the records of a damaged turn; undefined where not all can be made out. */
+/** Sessions of the records of a damaged turn; undefined where not all can be identified. */
 export function sessionsOf({ records, count }: StoredTurn): string[] | undefined {
   const ids = linesOf(records).map(line => LINE_START.exec(line)?.[1]);
   return ids.length === count && ids.every(id => id !== undefined) ? (ids as string[]) : undefined;

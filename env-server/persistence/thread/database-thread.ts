@@ -19,13 +19,13 @@ interface Waiting {
 export interface DatabaseThreadSettings {
   /** Folder of the database. */
   readonly folder: string;
-  /** True if what is written survives the end of the machine. */
+  /** True if written data survives a crash of the machine. */
   readonly synced?: boolean;
-  /** Called with the state of writes to the tables of environments. */
+  /** Called with the health of writes to the tables of environments. */
   readonly onHealth?: (news: HealthNews) => void;
 }
 
-/** Writes to the database in a thread, one after the other. The thread is started with the first write. */
+/** Writes to the database in a thread, one after another. The thread is started for the first write. */
 export class DatabaseThread {
   readonly #settings: DatabaseThreadSettings;
   readonly #sealed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
@@ -38,7 +38,7 @@ export class DatabaseThread {
   }
 
   /**
-   * Writes; whole or not at all.
+   * Writes everything or nothing.
    * @throws Problem `storage_full`, `storage_failed`; Error when the thread ends meanwhile
    */
   write<N extends WriteName>(
@@ -52,7 +52,7 @@ export class DatabaseThread {
     return new Promise<unknown>((resolve, reject) => {
       worker.postMessage(request);
       this.#waiting.set(id, { resolve, reject });
-      // The process does not end while somebody waits.
+      // The process stays alive while a caller waits.
       worker.ref();
     }) as Promise<ReturnType<DatabaseWrites[N]>>;
   }
@@ -87,12 +87,12 @@ export class DatabaseThread {
     for (const { reject } of waiting) reject(error);
   }
 
-  /** From now on no changes of sessions are written, also those that were requested; at most one is just being written. */
+  /** Stops writing changes of sessions, including requested ones; at most one write is in progress. */
   seal(): void {
     Atomics.store(this.#sealed, 0, 1);
   }
 
-  /** Ends the thread when what was requested is done. */
+  /** Ends the thread once everything requested is done. */
   async close(): Promise<void> {
     const worker = this.#worker;
     if (!worker) return;

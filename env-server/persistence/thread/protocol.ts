@@ -3,17 +3,17 @@ import type { Turn, TurnFileHead } from '../journal/turn-file.ts';
 import type { RowWrite } from '../session-rows.ts';
 import type { AuditEntry, StoredEnvironment } from '../stored-environment.ts';
 
-/** Data that a thread is started with. */
+/** Start data of a thread. */
 export interface ThreadSetup {
   /** Folder of the database. */
   readonly folder: string;
-  /** True if what is written survives the end of the machine. */
+  /** True if written data survives a crash of the machine. */
   readonly synced: boolean;
-  /** One number, shared: 1 when nothing may be written any more. */
+  /** One shared number: 1 when nothing may be written any more. */
   readonly sealed: Int32Array;
 }
 
-/** The writes that a thread does, each whole or not at all. */
+/** The writes of a thread; each is done as a whole or not at all. */
 export interface DatabaseWrites {
   writeSessions(changes: readonly RowWrite[]): void;
   /** Adds turns to a file of the journal, and returns how long that took, in milliseconds. */
@@ -21,7 +21,7 @@ export interface DatabaseWrites {
   putEnvironment(environment: StoredEnvironment, entry: AuditEntry): boolean;
   removeEnvironment(envId: string, entry: AuditEntry): void;
   note(entry: AuditEntry): void;
-  /** Writes what has waited, once more, and closes the databases. */
+  /** Writes the waiting entries once more, and closes the databases. */
   close(): void;
 }
 
@@ -33,7 +33,7 @@ export interface WriteRequest {
   readonly given: readonly unknown[];
 }
 
-/** Reply to a request, or the state of writes. */
+/** Reply to a request, or the health of writes. */
 export type ThreadMessage =
   | { readonly id: number; readonly result: unknown }
   | { readonly id: number; readonly error: PlainError }

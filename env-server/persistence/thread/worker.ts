@@ -12,7 +12,7 @@ import {
   type WriteRequest,
 } from './protocol.ts';
 
-/** Milliseconds that a write waits for another process to finish its own; only its callers wait with it. */
+/** Milliseconds that a write waits for another process's write; only its callers wait with it. */
 const PATIENCE_MS = 10_000;
 
 const { folder, synced, sealed } = workerData as ThreadSetup;
