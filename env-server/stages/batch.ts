@@ -4,7 +4,7 @@ import { Problem, type ProblemDocument } from '../problems.ts';
 import { background, type Lane, SLICE_MS, scheduler } from '../scheduling/fair-scheduler.ts';
 import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 
-/** Form of replies: JSON text as it leaves, or plain values that something else writes. `B` is the type of batches. */
+/** Format of replies: JSON text as sent, or plain values that another encoder writes. `B` is the type of batches. */
 export interface ReplyForm<T, B = T> {
   /** The result of an operation. */
   result(compiled: CompiledOperation, value: unknown): T;
@@ -12,7 +12,7 @@ export interface ReplyForm<T, B = T> {
   /** Batch items. */
   success(result: T): T;
   failure(problem: T): T;
-  /** About how many characters an item takes. */
+  /** Approximate length of an item in characters. */
   lengthOf(item: T): number;
   /** The item that has no reply yet; always the same value. */
   readonly pending: T;
@@ -23,7 +23,7 @@ export interface ReplyForm<T, B = T> {
   batch(items: readonly T[], pending: readonly number[] | undefined): B;
 }
 
-/** Batches come in consecutive chunks; the writer encodes each chunk by itself. */
+/** Batches arrive in consecutive chunks; the writer encodes each chunk separately. */
 export const textForm: ReplyForm<string, readonly string[]> = {
   result: (compiled, value) => compiled.serialize(value),
   problem: document => JSON.stringify(document),
@@ -47,11 +47,11 @@ export const plainForm: ReplyForm<unknown> = {
   failure: error => ({ ok: false, error }),
   lengthOf: item => lengthOfTexts((item as { readonly result?: unknown }).result),
   pending: Object.freeze({ ok: false, pending: true }),
-  // Replies that come later must not change what is being written.
+  // Later replies must not change the one being written.
   batch: (items, pending) => ({ results: items.slice(), ...(pending && { pending }) }),
 };
 
-/** Length of the texts in a result or in its lists, which make it long: a picture, the observations of a trajectory. */
+/** Length of the texts in a result or in its lists, which can make it long: a picture, the observations of a trajectory. */
 function lengthOfTexts(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 0;
@@ -61,23 +61,23 @@ function lengthOfTexts(value: unknown): number {
 }
 
 export interface BatchRequest {
-  /** Each is taken out as it is begun: while the batch waits, it holds only what its operations hold. */
+  /** Each is removed when it begins: while the batch waits, it holds only what its operations hold. */
   readonly items: unknown[];
   /** Request key of items that have none. */
   readonly requestKey?: string;
   /** Answer when this many items are ready. */
   readonly wait?: number;
   readonly mostItems: number;
-  /** Called with the number of characters of replies that wait for others, as they come. */
+  /** Called with the length of replies that wait for others, as they come. */
   readonly hold?: (length: number) => void;
-  /** Turns what an item threw into its problem document. */
+  /** Converts what an item threw into its problem document. */
   readonly problem: (error: unknown, sessionId: unknown) => ProblemDocument;
 }
 
 /**
- * Runs many operations; results in order, each a result or a problem. What takes longer than a slice continues in the
- * next turn of the connection, before everything else that waits on it.
- * @returns a `BatchResult` in the form requested
+ * Runs many operations; results in order, each a result or a problem. Work beyond a slice continues in the connection's next
+ * turn, ahead of everything else on it.
+ * @returns a `BatchResult` in the requested format
  * @throws Problem `body_too_large`, `invalid_request`
  */
 export function runBatch<T, B>(
@@ -97,11 +97,11 @@ export function runBatch<T, B>(
   return run.advance() ? run.finish() : run.goOn(scheduler.current ?? background).then(() => run.finish());
 }
 
-/** Characters of replies above which the rest of a batch is not carried out. */
+/** Length of replies above which the rest of a batch is not carried out. */
 const MAX_REPLY_LENGTH = 32 * 1024 * 1024;
 const RETRY_AFTER_SECONDS = 1;
 
-/** A batch that is carried out. */
+/** A batch in progress. */
 class BatchRun<T, B> {
   readonly #dispatcher: Dispatcher;
   readonly #call: ClientRequest;
@@ -114,7 +114,7 @@ class BatchRun<T, B> {
   #replied: () => void = () => undefined;
   #index = 0;
   #length = 0;
-  /** Part of the length that {@link BatchRequest.hold} was called with. */
+  /** Length passed to {@link BatchRequest.hold}. */
   #heldLength = 0;
 
   constructor(dispatcher: Dispatcher, call: ClientRequest, request: BatchRequest, form: ReplyForm<T, B>) {
@@ -125,7 +125,7 @@ class BatchRun<T, B> {
     this.#replies = new Array<T>(request.items.length);
   }
 
-  /** Carries out items for the length of a slice; true when none is left. */
+  /** Runs items for the length of a slice; true when none is left. */
   advance(): boolean {
     const call = this.#call;
     const request = this.#request;
@@ -150,7 +150,7 @@ class BatchRun<T, B> {
     return index === length;
   }
 
-  /** Resolves when all items are begun. */
+  /** Resolves when all items have begun. */
   goOn(lane: Lane): Promise<void> {
     return new Promise(resolve => {
       const turn = (): void => {

@@ -14,7 +14,7 @@ import { Problem } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { beginRequest, runner } from './stages.ts';
 
-/** Characters that are repeated of what is not known. */
+/** Characters of an unknown name that an error repeats. */
 const MAX_SHOWN_LENGTH = 100;
 
 /** An operation with its compiled checks, its serializer and its stages. */
@@ -22,9 +22,9 @@ export interface CompiledOperation {
   readonly operation: Operation;
   readonly checkRest: InputCheck;
   readonly checkFrame: InputCheck;
-  /** Makes the JSON text of a result. */
+  /** Writes the JSON text of a result. */
   serialize(result: unknown): string;
-  /** Runs the operation with an input that was checked. */
+  /** Runs the operation with validated input. */
   run(request: ClientRequest, input: OperationInput): MaybePromise<unknown>;
 }
 
@@ -39,7 +39,7 @@ function compile(operation: Operation, services: Services): CompiledOperation {
   };
 }
 
-/** The operations of a server, by name, for requests, frames and batch items of every transport. */
+/** The operations of a server by name, for requests, frames and batch items of every transport. */
 export class Dispatcher {
   readonly services: Services;
   readonly operations: readonly CompiledOperation[];
@@ -55,8 +55,8 @@ export class Dispatcher {
   }
 
   /**
-   * The operation a frame or batch item names.
-   * @throws Problem `invalid_request` listing those there are
+   * The operation that a frame or batch item names.
+   * @throws Problem `invalid_request` listing the valid names
    */
   find(op: unknown, besides: readonly string[] = []): CompiledOperation {
     const compiled = typeof op === 'string' ? this.#byName.get(op) : undefined;
@@ -75,7 +75,7 @@ export class Dispatcher {
   }
 
   /**
-   * Begins a request of a client.
+   * Begins a client's request.
    * @throws Problem `draining`
    */
   begin(principal: Principal, trace?: TraceContext): ClientRequest {
@@ -83,7 +83,7 @@ export class Dispatcher {
   }
 
   /**
-   * Runs an operation for a client that speaks another protocol, with the checks, limits and metrics of all transports.
+   * Runs an operation for a client of another protocol, with the checks, limits and metrics of all transports.
    * @throws Problem, or what the environment code threw (see `problemOf`)
    */
   operate<T>(principal: Principal, op: string, input: OperationInput): MaybePromise<T> {

@@ -18,19 +18,19 @@ import { fingerprint } from '../sessions/replies/reply-cache.ts';
 import type { Session } from '../sessions/session.ts';
 import type { SessionEffect } from '../sessions/storage/shared-sessions.ts';
 
-/** The rest of the stages. It returns the result of the operation, in no form yet. */
+/** The remaining stages. It returns the result of the operation, not yet encoded. */
 type Next = (call: Call) => MaybePromise<unknown>;
 
 /**
- * One stage. It acts before it passes the call on, or on what comes back. What is ready at once returns at once, without
- * a promise.
+ * One stage. It acts before it passes the call on, or on the result. A result that is ready at once is returned without a
+ * promise.
  * @throws Problem, or what the environment code threw (see `problemOf`)
  */
 type Stage = (call: Call, next: Next) => MaybePromise<unknown>;
 
 /**
- * The stages that a call of an operation passes, from the transport that decoded it to its handler; the result comes back
- * the same way, and the transport encodes it as a reply. The rest of this file has them in this order.
+ * The stages of an operation's call, from the transport that decoded it to its handler; the result returns the same way, and
+ * the transport encodes it as a reply. The rest of this file follows this order.
  */
 export function stagesOf({ target, keyed }: Operation, { tracing, shared }: Services): readonly Stage[] {
   const isOnSession = target === 'session';
@@ -44,16 +44,16 @@ export function stagesOf({ target, keyed }: Operation, { tracing, shared }: Serv
     isOnSession ? locate : resume,
     // Back: the result is stored, in time and counted.
     isOnSession ? record : recordOnServer,
-    // The memory of inputs that wait is bounded.
+    // The memory of waiting inputs is bounded.
     budget,
-    // A repeated request key gets the reply of the first.
+    // A repeated request key gets the reply of the first request.
     ...(keyed ? [isOnSession ? once : onceForClient] : []),
-    // The handler runs, on a session after the operations that came before.
+    // The handler runs, after the session's earlier operations.
     isOnSession ? perform : performOnServer,
   ];
 }
 
-/** Runs an operation with an input that was checked. The stages become one function: no list is walked when a call comes. */
+/** Runs an operation with validated input. The stages are composed to one function, so no list is walked for a call. */
 export function runner(
   operation: Operation,
   services: Services,
@@ -84,8 +84,8 @@ export function beginRequest(
   return { principal, number: ++requests, now: sessions.clock.at(mark), mark, trace };
 }
 
-// A function with a closure in it makes room for what the closure sees whenever it is called, needed or not: so what
-// runs at every step has none; code that needs one is a separate function.
+// A function that contains a closure allocates its context on every call, needed or not. So the functions of every step
+// contain none; code that needs one is a separate function.
 
 /** Puts a call into a span of its trace. */
 function trace(call: Call, next: Next): MaybePromise<unknown> {
@@ -93,14 +93,14 @@ function trace(call: Call, next: Next): MaybePromise<unknown> {
   return services.tracing!.operation(request.trace, operation, input, () => next(call));
 }
 
-/** Lets a call pass if its token has the scope of the operation. */
+/** Checks that the token has the operation's scope. */
 function admit(call: Call, next: Next): MaybePromise<unknown> {
   const { scopes } = call.request.principal;
   if (!scopes.has(call.operation.scope) && !scopes.has('admin')) throw forbidden(call);
   return next(call);
 }
 
-/** Problem of a principal without the scope; the audit log notes the attempt if the operation is audited. */
+/** Problem of a principal without the scope; for audited operations the attempt is logged. */
 function forbidden({ services, operation, input, request: { principal } }: Call): Problem {
   const problem = new Problem(
     'forbidden',
@@ -129,7 +129,7 @@ function effectOf({ keyed, name }: Operation): SessionEffect {
   return name === 'clone' ? 'copies' : keyed ? 'writes' : 'reads';
 }
 
-/** Finds the session that a call is on; sessions of an earlier process are resumed first. */
+/** Finds the session of a call; sessions of an earlier process are resumed first. */
 function locate(call: Call, next: Next): MaybePromise<unknown> {
   const { sessions } = call.services;
   if (sessions.resumption) return afterResumption(call, locate, next);
@@ -138,7 +138,7 @@ function locate(call: Call, next: Next): MaybePromise<unknown> {
   return next(call);
 }
 
-/** Lets a call that is on no session pass when the sessions of an earlier process are resumed. */
+/** Delays a call without a session until the sessions of an earlier process are resumed. */
 function resume(call: Call, next: Next): MaybePromise<unknown> {
   return call.services.sessions.resumption ? afterResumption(call, resume, next) : next(call);
 }
@@ -167,7 +167,7 @@ export function resuming(): Problem {
 
 const MS_PER_S = 1000;
 
-/** Returns a result when it is stored, within the time that a client waits, and counts its duration. */
+/** Returns a result once it is stored, within the client's timeout, and counts its duration. */
 function record(call: Call, next: Next): MaybePromise<unknown> {
   const result = next(call);
   const { operation, request } = call;
@@ -193,7 +193,7 @@ function recordLater(
   });
 }
 
-/** Result of an operation, when the database has what the journal could not take of its session. Reads do not wait. */
+/** The result of an operation, once the database has what the journal could not take of its session. Reads do not wait. */
 async function whenStored(
   session: Session,
   { keyed }: Operation,
@@ -204,7 +204,7 @@ async function whenStored(
   return value;
 }
 
-/** Returns the result of a call that is on no session within the time that a client waits. */
+/** Returns the result of a call without a session within the client's timeout. */
 function recordOnServer(call: Call, next: Next): MaybePromise<unknown> {
   const result = next(call);
   if (result instanceof Promise) return inServerTime(call, result);
@@ -231,7 +231,7 @@ function late({ name }: Operation, timeoutMs: number): Problem {
   });
 }
 
-/** Bounds the memory that inputs take until their operations are done. */
+/** Limits the memory of inputs until their operations are done. */
 function budget(call: Call, next: Next): MaybePromise<unknown> {
   const { pendingInputs } = call.services.sessions;
   const { name: client } = call.request.principal;
@@ -253,7 +253,7 @@ function onceInSession(key: string, call: Call, next: Next): MaybePromise<unknow
   return call.session!.replies.once(key, operation.name, input, () => next(call), request.number);
 }
 
-/** The same for a call that is on no session: its client's replies are remembered, also in a store that servers share. */
+/** The same for a call without a session: its client's replies are remembered, also in a store that servers share. */
 function onceForClient(call: Call, next: Next): MaybePromise<unknown> {
   const { services, operation, input, request } = call;
   const { sessions, shared } = services;
@@ -275,7 +275,7 @@ function onceForClient(call: Call, next: Next): MaybePromise<unknown> {
   return chain(reply, value => storing?.then(() => value) ?? value);
 }
 
-/** Runs the handler of an operation on a session when the operations that came before it are done. */
+/** Runs the handler of an operation on a session after its earlier operations. */
 function perform(call: Call): MaybePromise<unknown> {
   const { operation, services, key } = call;
   if (operation.keyed) services.sessions.recorder?.requireRoom();
@@ -283,7 +283,7 @@ function perform(call: Call): MaybePromise<unknown> {
   return call.session!.exclusive(key === undefined ? handle : handleUnderKey, call);
 }
 
-/** The first record of what the handler does has the request key; where it makes none, a record has the reply. */
+/** The handler's first record has the request key; if it makes none, a record with the reply is added. */
 function handleUnderKey(session: Session, call: Call): MaybePromise<unknown> {
   session.underKey = { key: call.key!, input: call.input };
   try {
@@ -316,7 +316,7 @@ function recordReply(session: Session, { services, operation }: Call, reply: unk
   recorder.append(session, 'reply', { ...fields, operation: operation.name, reply: reply as Json });
 }
 
-/** Runs the handler of an operation on the server as a whole. */
+/** Runs the handler of an operation on the server. */
 function performOnServer(call: Call): MaybePromise<unknown> {
   const { operation, services } = call;
   if (operation.keyed && operation.tag === 'sessions') services.sessions.recorder?.requireRoom();

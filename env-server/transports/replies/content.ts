@@ -6,32 +6,32 @@ import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 
-/** Compressed bodies that are taken, by `Content-Encoding`. */
+/** Supported compressions of bodies, by `Content-Encoding`. */
 const DECODERS: { readonly [encoding: string]: (body: Buffer, options: object) => Promise<Buffer> } = {
   gzip: promisify(gunzip),
   br: promisify(brotliDecompress),
   deflate: promisify(inflate),
 };
 /**
- * Bodies that are being decompressed, or wait in full length for their turn to be parsed: each takes a thread, of which
- * there are few, and memory up to the limit.
+ * Most bodies being decompressed or waiting at full length to be parsed: each takes a thread, of which there are few, and
+ * memory up to the limit.
  */
 const MAX_DECODING = 2;
 const JSON_CONTENT = /^application\/(?:problem\+)?json\b/;
-/** Routes that take definitions of environments. */
+/** Routes that accept definitions of environments. */
 const DEFINITIONS = '/v1/envs';
-/** Replies that are larger are not indented, because that would delay everybody. */
+/** Larger replies are not indented, because that would delay everyone. */
 const MAX_INDENTED_BYTES = 256 * 1024;
 const INDENT = 2;
 
-/** Messages of the parser about Python's and JavaScript's ways to write objects. */
+/** The parser's messages about objects written as in Python or JavaScript. */
 const UNQUOTED = /^(?:Expected (?:property name|double-quoted)|Unexpected token (?:'|']'))/;
 const FORBIDDEN_KEY = '__proto__';
 /** A key may be written with escapes. */
 const ESCAPE = '\\u00';
-/** Lists, objects and keys of one text: reading them costs the time, not the length of the text. */
+/** Most lists, objects and keys of one text: their number determines the parsing time, not the length of the text. */
 export const MAX_PARTS = 100_000;
-/** The same for what defines an environment, which may have large tables. */
+/** The same for definitions of environments, which may have large tables. */
 export const MAX_DEFINITION_PARTS = 300_000;
 /** Other values of a text cost a fraction of that. */
 export const VALUES_A_PART = 2;
@@ -44,15 +44,15 @@ const BRACE = 0x7b;
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The query asks for JSON that is indented. */
+    /** True if the query asks for indented JSON. */
     pretty: boolean;
   }
 }
 
 /**
- * Takes bodies of JSON only, compressed or not.
- * @param limitBytes of a body, also after it was decompressed
- * @param paced gives the turns in which a body is parsed
+ * Accepts JSON bodies only, compressed or not.
+ * @param limitBytes of a body, also after decompression
+ * @param paced schedules the parsing of a body
  */
 export function readJson(
   app: FastifyInstance,
@@ -125,7 +125,7 @@ async function decode(decoding: Decoding, slot: SlotGroup): Promise<Buffer> {
   }
 }
 
-/** Notes that the query asks for indented JSON. */
+/** Records that the query asks for indented JSON. */
 export function takePretty(request: FastifyRequest): void {
   const query = request.query as { pretty?: unknown };
   if (query.pretty === undefined) return;
@@ -134,7 +134,7 @@ export function takePretty(request: FastifyRequest): void {
   delete query.pretty;
 }
 
-/** The text of a reply as it leaves: JSON ends with a line break, so that the shell prompt after curl starts a new line. */
+/** The text of a reply as sent: JSON ends with a line break, so that the shell prompt after curl starts a new line. */
 export function contentOf(request: FastifyRequest, reply: FastifyReply, payload: unknown): unknown {
   const isText = typeof payload === 'string' || Buffer.isBuffer(payload);
   if (!isText || payload.length === 0) return payload;
@@ -147,7 +147,7 @@ export function contentOf(request: FastifyRequest, reply: FastifyReply, payload:
 }
 
 /**
- * Reads a request's text.
+ * Parses a request's text.
  * @throws Problem `bad_json`, also for the key `__proto__`, which some code would take for the prototype
  */
 export function parseJson(text: string, maxParts = MAX_PARTS): unknown {
@@ -194,7 +194,7 @@ function endOfString(text: string, start: number): number {
   return text.length;
 }
 
-/** Looks at every key of a value. (A function that `JSON.parse` calls for each would take ten times as long.) */
+/** Checks every key of a value. (A reviver of `JSON.parse` takes ten times as long.) */
 function refuseForbidden(value: unknown): void {
   const open: unknown[] = [value];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

@@ -9,12 +9,12 @@ import { traceIdOf } from '../monitoring/trace-requests.ts';
 
 const PROBLEM_TYPE = 'application/problem+json; charset=utf-8';
 
-/** Content type that curl -d sends by default. */
+/** Default content type of curl -d. */
 const FORM = 'application/x-www-form-urlencoded';
 
-/** Characters of an address that are repeated. */
+/** Characters of an address that a message repeats. */
 const MAX_SHOWN_LENGTH = 300;
-/** An import of `node:http` by name reads all it exports, the browser's `WebSocket` too: 113 modules of Node, 13 MiB. */
+/** A named import of `node:http` reads all its exports, including the browser's `WebSocket`: 113 modules of Node, 13 MiB. */
 const { maxHeaderSize } = process.getBuiltinModule('node:http');
 const HEADER_OVERFLOW = 'HPE_HEADER_OVERFLOW';
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
@@ -29,15 +29,15 @@ const FASTIFY_CODES: { readonly [code: string]: ProblemCode } = {
 
 /** Context of a problem, for the log. */
 export interface ProblemContext {
-  /** A new one when absent. */
+  /** A new id when absent. */
   readonly traceId?: string;
   readonly sessionId?: unknown;
 }
 
-/** Makes, counts and logs the problems that clients are answered with. */
+/** Makes, counts and logs the problems that clients get. */
 export class ProblemHandler {
   readonly #log: Logger;
-  /** Answers by code. */
+  /** Number of problems by code. */
   readonly counts = new Map<ProblemCode, number>();
 
   constructor(log: Logger) {
@@ -61,7 +61,7 @@ export class ProblemHandler {
     return problem.document(traceId);
   }
 
-  /** Answers what could not even be read as a request, and hangs up. */
+  /** Answers data that cannot be read as a request, and closes the connection. */
   refuse(error: Error & { code?: string }, socket: Duplex): void {
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
@@ -79,7 +79,7 @@ export class ProblemHandler {
     lingeringClose(socket, `HTTP/1.1 400 Bad Request\r\n${lines.join('')}\r\n${body}`);
   }
 
-  /** Logs the error that ended a WebSocket: quietly if its client caused it, which its close code says. */
+  /** Logs the error that ended a WebSocket: at a low level if its client caused it, which its close code says. */
   noteSocketError(error: Error & { code?: string }): void {
     const isClients = /^(WS_ERR_|ECONNRESET$|EPIPE$)/.test(error.code ?? '');
     if (isClients) this.#log.debug({ err: error }, 'a WebSocket was ended');
@@ -92,7 +92,7 @@ export class ProblemHandler {
     return reply.type(PROBLEM_TYPE).send(`${JSON.stringify(document)}\n`);
   }
 
-  /** Builds the document for a request, and sets the status and headers of the reply. */
+  /** Builds the document for a request, and sets the reply's status and headers. */
   prepare(error: unknown, request: FastifyRequest, reply: FastifyReply): ProblemDocument {
     const document = this.document(explained(error, request), {
       traceId: traceIdOf(request),
@@ -112,7 +112,7 @@ export class ProblemHandler {
   }
 }
 
-/** Explains what Fastify and its file server refuse: what was sent, and what would be right. */
+/** Explains refusals of Fastify and its file server: the fault, and what would be right. */
 function explained(error: unknown, { headers, routeOptions, url }: FastifyRequest): unknown {
   const { code, expose } = error as { readonly code?: unknown; readonly expose?: unknown };
   // @fastify/send, for paths that lead out of a folder or name no file.
@@ -140,7 +140,7 @@ function explained(error: unknown, { headers, routeOptions, url }: FastifyReques
   }
 }
 
-/** Says why Node could not read a request. */
+/** Explains why Node could not read a request. */
 function whatIsWrong({ code, message }: Error & { code?: string }): string {
   if (code === HEADER_OVERFLOW) return `the headers are larger than ${maxHeaderSize} bytes`;
   if (code === REQUEST_TIMEOUT)
@@ -159,7 +159,7 @@ function toProblem(error: unknown): Problem {
   return problemOf(error);
 }
 
-/** An address, or a message that repeats it, up to a length. */
+/** An address, or a message that repeats it, shortened to a limit. */
 export function shortened(message: string): string {
   return message.length > MAX_SHOWN_LENGTH ? `${message.slice(0, MAX_SHOWN_LENGTH)}…` : message;
 }
@@ -169,8 +169,8 @@ function newTraceId(): string {
 }
 
 /**
- * Sends the last bytes of a connection and closes it. What the client still sends is discarded for a short while: bytes
- * that nobody reads would keep the connection half open, and a reset at once could take the reply from the client.
+ * Sends the last bytes of a connection and closes it. For a short while anything the client still sends is discarded: unread
+ * bytes would keep the connection half open, and an immediate reset could lose the reply.
  */
 function lingeringClose(socket: Duplex, last: string): void {
   const cut = setTimeout(() => socket.destroy(), LINGER_MS);

@@ -3,8 +3,8 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Json } from '../../../shared/json.ts';
 
 /**
- * A text, or its pieces that stand one behind the other. A long text is best left in pieces until it is written:
- * one letter beyond Latin-1 makes a string twice as large and several times slower to encode, with all that it holds.
+ * A text, or its consecutive pieces. A long text is best left in pieces until it is written: one letter beyond Latin-1 makes
+ * the whole string twice as large and several times slower to encode.
  */
 export type TextChunks = string | readonly string[];
 
@@ -31,7 +31,7 @@ export function bytesOf(text: TextChunks): number {
 }
 
 /**
- * Writes a text in UTF-8 into a buffer that has room for it.
+ * Writes a text as UTF-8 into a buffer with enough room.
  * @returns where it ends
  */
 export function writeText(buffer: Buffer, start: number, text: TextChunks): number {
@@ -42,7 +42,7 @@ export function writeText(buffer: Buffer, start: number, text: TextChunks): numb
 }
 
 /**
- * A buffer of just what `write` writes, which returns where it ended.
+ * A buffer of exactly what `write` writes; `write` returns its end.
  * @param bound most bytes it may write
  */
 export function written(bound: number, write: (buffer: Buffer) => number): Buffer {
@@ -60,12 +60,12 @@ export function encodeText(text: TextChunks): Buffer {
 }
 
 const OK = 200;
-/** A browser may keep a reply, and asks whether it still holds before it uses it. */
+/** A browser may cache a reply, and revalidates it before each use. */
 const REVALIDATED = 'private, no-cache';
 
 /**
- * Gives the replies of routes that are added to `app` later an `ETag`, and answers 304 where the client has them already.
- * The tags are weak, as a reply may be compressed.
+ * Gives the replies of routes added to `app` later an `ETag`, and answers 304 where the client has them already. The tags are
+ * weak, because a reply may be compressed.
  */
 export async function revalidateReplies(app: FastifyInstance): Promise<void> {
   app.addHook('onSend', (_request, reply, payload, done) => {
@@ -77,7 +77,7 @@ export async function revalidateReplies(app: FastifyInstance): Promise<void> {
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** Sends a text that is JSON already. */
+/** Sends a text that is already JSON. */
 export function sendJsonText(reply: FastifyReply, text: string): FastifyReply {
   return reply.header('content-type', JSON_TYPE).send(text);
 }
@@ -88,10 +88,8 @@ export function sendJson(reply: FastifyReply, value: Json): FastifyReply {
 }
 
 /**
- * A number as JSON that typed clients read as a floating-point one: `1.0`, not `1`.
- *
- * @example
- * floatText(1) // '1.0'
+ * A number as JSON that typed clients parse as floating point: `1.0`, not `1`.
+ * @example floatText(1) // '1.0'
  */
 export function floatText(value: number): string {
   return Number.isInteger(value) ? value.toFixed(1) : String(value);

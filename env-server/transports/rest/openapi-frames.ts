@@ -30,7 +30,7 @@ export const ProblemSchema = Type.Object(
 /** A part of the OpenAPI document. */
 export type Document = { [key: string]: unknown };
 
-/** Moves what is titled in a schema to the components; gives the schema with references to them. */
+/** Moves titled parts of a schema to the components; returns the schema with references to them. */
 export type Emit = (schema: unknown) => unknown;
 
 /** Moves titled schemas into the components and leaves references in their place. */
@@ -83,8 +83,8 @@ const BATCH_PROPERTIES = {
 const FAILURE = { type: 'object', required: ['ok', 'error'] };
 
 /**
- * Batch items and WebSocket frames by name: an operation's parameters, query and body in one flat object. Each is a
- * closed schema with a name, as generators of clients make nothing of `unevaluatedProperties`.
+ * Batch items and WebSocket frames by name: an operation's parameters, query and body in one flat object. Each is a closed
+ * schema with a name, because client generators ignore `unevaluatedProperties`.
  */
 export function frameSchemas(emit: Emit): Schemas {
   const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);

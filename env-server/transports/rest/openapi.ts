@@ -72,7 +72,7 @@ const IDEMPOTENCY_KEY = {
   schema: { type: 'string', ...keyLimits },
 };
 
-/** Any answer that is no success; docs/reference/errors.md says what each code means and its status. */
+/** Any error reply; docs/reference/errors.md explains each code and its status. */
 function problemResponse(codes: readonly ProblemCode[]): Document {
   const schema = {
     allOf: [reference('Problem'), { type: 'object', properties: { code: { type: 'string', enum: codes } } }],

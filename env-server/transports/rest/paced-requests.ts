@@ -6,11 +6,14 @@ import { Queue } from '../../../shared/scheduling/queue.ts';
 import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
 
-/** Requests of one connection that wait, above which it is not read. */
+/** Waiting requests of one connection above which it is not read. */
 const MAX_WAITING = 64;
-/** Requests of all connections that wait. The connection that goes beyond is cut: what was read already cannot be left unread. */
+/**
+ * Most waiting requests of all connections. The connection that exceeds it is cut, because requests already read cannot be
+ * put back.
+ */
 const MAX_WAITING_TOTAL = 20_000;
-/** Milliseconds that a client may take no part of a reply that waits for it. */
+/** Milliseconds that a client may read nothing of a pending reply. */
 const STALLED_MS = 60_000;
 const PACED = Symbol('paced connection');
 
@@ -22,12 +25,12 @@ interface WaitingRequest {
   readonly task: Task;
 }
 
-/** Names the client of a request that carries a valid token. */
+/** Names the client of a request with a valid token. */
 export type IdentifyClient = (request: IncomingMessage) => string | undefined;
 
 /**
- * Gives requests their turns. Requests that a connection sends without waiting for replies are handled one after the
- * other, each when the reply to the one before has left. So a client that reads no replies gets none made.
+ * Schedules requests. Requests that a connection pipelines are handled one after another, each when the reply to the previous
+ * one has left, so no replies are made for a client that does not read them.
  */
 export class PacedRequests {
   readonly #scheduler: FairScheduler;
@@ -38,7 +41,7 @@ export class PacedRequests {
     this.#identify = identify;
   }
 
-  /** Puts itself before everything that listens to a server's requests. To be called when all of it listens. */
+  /** Installs itself before all other listeners for a server's requests. Call it after they have been added. */
   pace(server: Server): void {
     for (const event of ['request', 'checkExpectation'] as const) {
       const listeners = server.listeners(event) as ((
@@ -63,7 +66,7 @@ export class PacedRequests {
     server.removeAllListeners('upgrade');
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       this.#connectionOf(request).isUpgraded = true;
-      // The server has given up the socket, and who upgrades it has not taken it yet.
+      // The server has released the socket, and the upgrade's owner has not taken it yet.
       const onError = () => socket.destroy();
       socket.on('error', onError);
       this.laneOf(request).run(() => {
@@ -73,14 +76,14 @@ export class PacedRequests {
     });
   }
 
-  /** Current use of a connection. One that was upgraded is in use. */
+  /** Current use of a connection. An upgraded one is in use. */
   useOf(socket: PacedSocket): ConnectionUse {
     const connection = socket[PACED];
     if (!connection) return 'unused';
     return connection.isIdle ? 'idle' : 'busy';
   }
 
-  /** The turns that the work for a request takes. */
+  /** The scheduler lane for the work of a request. */
   laneOf(request: IncomingMessage): Lane {
     return this.#connectionOf(request).lane;
   }
@@ -105,17 +108,17 @@ export class PacedRequests {
 
 let waitingInAll = 0;
 
-/** A connection of HTTP/1.1 with the requests that wait on it. */
+/** An HTTP/1.1 connection with its waiting requests. */
 class Connection {
   lane: Lane;
-  /** Header that the client was known by. */
+  /** Header by which the client was identified. */
   authorization: string | undefined;
   readonly #socket: Duplex;
   readonly #waiting = new Queue<WaitingRequest>();
-  /** Too many requests wait for more to be read. */
+  /** True if too many requests wait for more to be read. */
   #isStopped = false;
   isUpgraded = false;
-  /** The reply to the request that was handled last. */
+  /** The reply to the last handled request. */
   #response: ServerResponse | undefined;
 
   constructor(socket: Duplex, lane: Lane, authorization: string | undefined) {
@@ -129,7 +132,7 @@ class Connection {
     this.authorization = authorization;
   }
 
-  /** No request is in progress or waits. */
+  /** True if no request is in progress or waiting. */
   get isIdle(): boolean {
     return !this.isUpgraded && this.#waiting.length === 0 && isDone(this.#response);
   }
@@ -150,7 +153,7 @@ class Connection {
     }
   }
 
-  /** Node's server lets a socket be read again whenever it is done with a request. */
+  /** Node's server resumes reading a socket whenever it has handled a request. */
   #stopReading(): void {
     if (this.#isStopped) return;
     this.#isStopped = true;
@@ -158,7 +161,7 @@ class Connection {
     this.#socket.pause();
   }
 
-  /** To be called once for each time that it was stopped. */
+  /** Call it once for each time that the socket was paused. */
   resumeReading(): void {
     Reflect.deleteProperty(this.#socket, 'resume');
     if (!this.#socket.destroyed) this.#socket.resume();
@@ -166,7 +169,7 @@ class Connection {
 
   #awaitReply(): void {
     const response = this.#response!;
-    // 'close' comes last in any case; 'finish' when the connection is kept.
+    // 'close' always comes last; 'finish' when the connection is kept.
     const next = () => {
       response.off('finish', next);
       response.off('close', next);
@@ -194,13 +197,13 @@ class Connection {
   }
 }
 
-/** Connections to be read again, of each client that has some; the first client is next. */
+/** Connections to be read again, by client; the first client is next. */
 const toRead = new Map<string, Queue<Connection>>();
 let isReading = false;
 
 /**
- * Reads a connection that was stopped. One of them has its turn in a round of the event loop: a read of 64 KiB is parsed as
- * a whole, which takes as long as 1,500 requests. So clients take turns, however many connections each has.
+ * Resumes reading a paused connection, one in each turn of the event loop: a read of 64 KiB is parsed as a whole, which takes
+ * as long as 1,500 requests. Clients take turns, no matter how many connections each has.
  */
 function readAgain(connection: Connection): void {
   const { client } = connection.lane;
@@ -231,9 +234,9 @@ function isDone(response: ServerResponse | undefined): boolean {
   return response === undefined || response.writableFinished || response.destroyed;
 }
 
-/** Cuts connections of clients that take nothing of what waits for them. */
+/** Cuts connections of clients that read nothing of their pending replies. */
 function cutStalled(server: Server): void {
-  /** Bytes that had left at the last look, where others waited. */
+  /** Bytes sent at the last check, where others were pending. */
   const sent = new Map<Socket, number | undefined>();
   const timer = setInterval(() => {
     for (const [socket, before] of sent) {

@@ -13,7 +13,7 @@ import { encodeText, JSON_TYPE, revalidateReplies } from '../replies/send.ts';
 
 const NO_CONTENT = 204;
 const OK = 200;
-/** Routes that programs use all the time: their replies leave at once, as they are. */
+/** Routes that programs use all the time: their replies are sent at once, without changes. */
 const FREQUENT = { config: { isUncompressed: true } } as const;
 
 export interface RestParts {
@@ -98,7 +98,9 @@ const checkBatch = compileCheck(
   'batch',
 );
 
-/** Sends the result of an operation. Texts of JSON end with a line break, so that the shell prompt after curl starts a new line. */
+/**
+ * Sends the result of an operation. JSON texts end with a line break, so that the shell prompt after curl starts a new line.
+ */
 function encoder({
   operation,
   serialize,
@@ -120,7 +122,7 @@ function send(reply: FastifyReply, status: number, contentType: string, body: st
   reply.code(status).header('content-type', contentType).send(body);
 }
 
-/** Puts parameters, query, body and request key of a request into one object, as frames have it. */
+/** Merges a request's parameters, query, body and request key into one object, as in frames. */
 function decoder(operation: Operation): (request: FastifyRequest) => OperationInput {
   const params = Object.keys(operation.params.properties);
   const query = Object.keys(operation.query.properties);
@@ -145,16 +147,16 @@ function decoder(operation: Operation): (request: FastifyRequest) => OperationIn
   };
 }
 
-/** A text of the query as the whole number that it says; anything else is left for the check to complain of. */
+/** A query text as a whole number; the validator reports anything else. */
 function numberOf(text: unknown): unknown {
   const value = typeof text === 'string' ? Math.trunc(Number(text)) : Number.NaN;
   return Number.isFinite(value) ? value : text;
 }
 
 /**
- * The part of an operation's input that a body brings.
- * @param elsewhere keys that other parts of the request bring
- * @param shape how a body looks
+ * The part of an operation's input that comes from the body.
+ * @param elsewhere keys that other parts of the request provide
+ * @param shape an example of the body
  * @throws Problem `invalid_request`
  */
 function inputOf(body: unknown, elsewhere: readonly string[], shape: string): { [name: string]: unknown } {
@@ -173,7 +175,7 @@ function inputOf(body: unknown, elsewhere: readonly string[], shape: string): { 
   return body as { [name: string]: unknown };
 }
 
-/** A body as an operation takes it, in short: its required keys, or else its first one. */
+/** A short example of an operation's body: its required keys, or else its first one. */
 function shapeOf({ body }: Operation): string {
   const names = Object.keys(body.properties);
   const required = names.filter(name => body.required?.includes(name));

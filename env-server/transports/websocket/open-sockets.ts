@@ -15,12 +15,12 @@ export interface OpenSocketsParts {
 
 type WebSocketOptions = NonNullable<WebsocketPluginOptions['options']>;
 
-/** Close code of a server that goes down (RFC 6455, section 7.4.1). */
+/** Close code of a server that shuts down (RFC 6455, section 7.4.1). */
 const GOING_AWAY = 1001;
 /** Milliseconds that clients get to end their connections when the server closes. */
 const CLOSE_MS = 2000;
 
-/** The WebSockets of a server: it takes them on, and ends them, and other connections, when the server closes. */
+/** The WebSockets of a server: accepts them, and ends them and other connections when the server closes. */
 export class OpenSockets {
   readonly #server: FastifyInstance;
   readonly #parts: OpenSocketsParts;
@@ -39,7 +39,8 @@ export class OpenSockets {
   /** @param addRoutes adds the WebSocket routes, and others, to a scope in which sockets are accepted */
   async accept(addRoutes: (scope: FastifyInstance) => Promise<void>): Promise<void> {
     this.#server.addHook('preClose', done => {
-      // A client in the middle of a request, or one that does not answer the end of its WebSocket, would be waited for.
+      // Otherwise the server would wait for a client in the middle of a request, or one that does not answer the WebSocket's
+      // close.
       this.#cut = setTimeout(() => this.cutConnections(), CLOSE_MS);
       done();
     });
@@ -86,13 +87,13 @@ export class OpenSockets {
     this.#server.server.closeAllConnections();
   }
 
-  /** All connections have ended. */
+  /** Resolves when all connections have ended. */
   closed(): void {
     clearTimeout(this.#cut);
   }
 }
 
-/** Answers requests for WebSocket routes that ask for no WebSocket. */
+/** Answers plain requests for WebSocket routes. */
 function refuseOtherRequests(scope: FastifyInstance): void {
   scope.addHook('preValidation', (request, _reply, done) => {
     const isSocket = request.ws || !request.routeOptions.url?.endsWith('/ws');

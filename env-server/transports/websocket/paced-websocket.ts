@@ -5,21 +5,21 @@ import { Queue } from '../../../shared/scheduling/queue.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 
 const MS_PER_S = 1000;
-/** A beat that comes this many times its interval after the last one says that this process was blocked, not the peers. */
+/** A timer this many intervals late means that this process was blocked, not its peers. */
 const LATE = 1.5;
 
 interface Heartbeat {
-  /** It has sent nothing since the last beat. */
+  /** True if it has sent nothing since the last check. */
   silent: boolean;
-  /** Bytes that had left for it at the last beat, where others waited; undefined where none did. */
+  /** Bytes sent to it at the last check, where others were pending; undefined where none were. */
   sent: number | undefined;
 }
 
 /**
- * Pings sockets, and cuts those that have sent nothing since the last ping or have taken none of the bytes that wait
- * for them: a peer behind a lost cable never closes. A socket that is not read, as too many of its frames wait, need
- * not have sent anything.
- * @returns takes a socket into care until it closes
+ * Pings sockets, and cuts those that have sent nothing since the last ping or have read nothing of their pending bytes: a
+ * peer behind a lost cable never closes. A socket that is not read, because too many of its frames wait, need not have sent
+ * anything.
+ * @returns adds a socket, until it closes
  */
 export function heartbeat(app: FastifyInstance, seconds: number): (socket: PacedWebSocket) => void {
   const heartbeats = new Map<PacedWebSocket, Heartbeat>();
@@ -54,18 +54,18 @@ export function heartbeat(app: FastifyInstance, seconds: number): (socket: Paced
   };
 }
 
-/** Unsent bytes above which a socket gets no more of its frames answered. */
+/** Unsent bytes above which none of a socket's frames are answered. */
 const MAX_UNSENT_BYTES = 4 * 1024 * 1024;
-/** Bytes of frames that wait for their turn, above which a socket is not read: of one, and of all together. */
+/** Bytes of waiting frames, of one socket and in total, above which a socket is not read. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 const MAX_WAITING_BYTES_TOTAL = 64 * 1024 * 1024;
-/** Bytes that frames in progress hold, above which no more of a socket are handled: of one, and of all together. */
+/** Bytes held by frames in progress, of one socket and in total, above which no further ones of a socket are handled. */
 const MAX_HELD_BYTES = 16 * 1024 * 1024;
 const MAX_HELD_BYTES_TOTAL = 128 * 1024 * 1024;
 /** Bytes counted for a frame besides its payload. */
 const FRAME_BYTES = 200;
 
-/** An event that waits for its turn. */
+/** A waiting event. */
 interface Frame {
   readonly event: 'message' | 'ping' | 'close';
   readonly values: readonly unknown[];
@@ -74,20 +74,20 @@ interface Frame {
 
 let waitingInAll = 0;
 let heldInAll = 0;
-/** Sockets with frames that wait until those of all sockets hold less. */
+/** Sockets with frames that wait until the total falls. */
 const waitingForOthers = new Set<PacedWebSocket>();
 
 /**
- * A socket of the server that handles its frames in the turns of its connection. It is not read while too many of them
- * wait, and none is handled while its replies are not taken, or while those that are in progress hold too much. Handlers see
- * `message`, `ping` and `close` in the order in which they came.
+ * A server socket that handles its frames in its connection's turns. It is not read while too many frames wait, and handles
+ * none while its replies are not read or its frames in progress hold too much. Handlers see `message`, `ping` and `close` in
+ * order of arrival.
  */
 export class PacedWebSocket extends WebSocket {
   #lane!: Lane;
   #stream!: Socket;
   #mostFrames = 0;
   readonly #frames = new Queue<Frame>();
-  /** The message that is handled at once. */
+  /** The message being handled at once. */
   #message: unknown;
   #isBinary: unknown;
   #bytes = 0;
@@ -110,23 +110,23 @@ export class PacedWebSocket extends WebSocket {
     return !this.#isStopped;
   }
 
-  /** Bytes that wait until the peer takes them. */
+  /** Bytes that wait for the peer to read. */
   get bytesUnsent(): number {
     return this.#stream.writableLength;
   }
 
-  /** Bytes that have left for the peer. */
+  /** Bytes sent to the peer. */
   get bytesSent(): number {
     return this.#stream.bytesWritten - this.#stream.writableLength;
   }
 
-  /** Counts what a frame holds until it is answered. */
+  /** Counts the memory of a frame until it is answered. */
   hold(bytes: number): void {
     this.#heldBytes += bytes;
     heldInAll += bytes;
   }
 
-  /** It was answered. */
+  /** The frame was answered. */
   release(bytes: number): void {
     this.#heldBytes -= bytes;
     heldInAll -= bytes;
@@ -147,8 +147,8 @@ export class PacedWebSocket extends WebSocket {
   }
 
   /**
-   * Keeps messages waiting until {@link resumeMessages}. The socket is read on while few wait, so that pings are answered
-   * and an end is noticed: upon an end the messages come after all, before it.
+   * Delays messages until {@link resumeMessages}. The socket is still read while few wait, so that pings are answered and a
+   * close is noticed; on a close the messages are handled after all, before it.
    */
   suspendMessages(): void {
     this.#isSuspended = true;
@@ -159,18 +159,20 @@ export class PacedWebSocket extends WebSocket {
     this.#proceed();
   }
 
-  /** A frame is being handled, or waits. */
+  /** True if a frame is being handled, or waits. */
   get #isBusy(): boolean {
     return this.#isScheduled || this.#frames.length > 0;
   }
 
-  /** Its replies are not taken, or its frames in progress hold too much. Some frame of every socket may be in progress. */
+  /**
+   * True if its replies are not read, or its frames in progress hold too much. Every socket may have some frame in progress.
+   */
   get #isLaden(): boolean {
     if (this.#stream.writableLength > MAX_UNSENT_BYTES) return true;
     return this.#heldBytes > 0 && (this.#heldBytes >= MAX_HELD_BYTES || heldInAll >= MAX_HELD_BYTES_TOTAL);
   }
 
-  /** Handles a message that nothing stands against without making it wait: the usual case, of which frames are many. */
+  /** Handles a message at once if nothing prevents it: the usual case. */
   #takeAtOnce(data: unknown, isBinary: unknown): boolean {
     if (this.#isScheduled || this.#isSuspended || this.#isStopped || this.#frames.length > 0) return false;
     if (this.readyState !== WebSocket.OPEN || this.#isLaden || !this.#lane.isFree) return false;
@@ -217,7 +219,7 @@ export class PacedWebSocket extends WebSocket {
     );
   }
 
-  /** Has the next frame handled in its turn, if there is one and nothing stands against it. */
+  /** Schedules the next frame, if there is one and nothing prevents it. */
   #proceed(): void {
     if (this.#isScheduled || this.#frames.length === 0) return;
     const isOpen = this.readyState === WebSocket.OPEN;

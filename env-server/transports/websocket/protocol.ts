@@ -32,8 +32,8 @@ export function encodeMsgpack(value: unknown): Uint8Array {
 }
 
 /**
- * Reads one value of MessagePack (https://msgpack.org), of which only what JSON has is taken: no binary data, extensions,
- * NaN or infinities; keys are strings, and none is `__proto__`.
+ * Reads one MessagePack value (https://msgpack.org), restricted to what JSON can hold: no binary data, extensions, NaN or
+ * infinities; keys are strings other than `__proto__`.
  * @throws Problem `bad_json`
  */
 export function decodeMsgpack(bytes: Uint8Array): unknown {
@@ -46,12 +46,12 @@ export function decodeMsgpack(bytes: Uint8Array): unknown {
 }
 
 /**
- * Looks through a message before it is decoded. A decoder makes room for as many members as a map or array announces;
- * here each announced value must have its byte, so that a few bytes cannot take all memory.
+ * Checks a message before it is decoded. A decoder allocates as many members as a map or array announces; here each announced
+ * value must have its byte, so that a few bytes cannot take all memory.
  */
 function scan(bytes: Uint8Array): void {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  /** Members that are still to come of each map or array that is open, outermost first. */
+  /** Remaining members of each open map or array, outermost first. */
   const open: number[] = [];
   let owed = 1;
   let tokens = 0;
@@ -79,7 +79,7 @@ function scan(bytes: Uint8Array): void {
 interface Token {
   /** Head and body, without members. */
   readonly bytes: number;
-  /** Values that follow and belong to it: two for each key of a map. */
+  /** Number of following values that belong to it: two for each key of a map. */
   readonly members: number;
 }
 
@@ -159,8 +159,8 @@ const MAX_HEADER = 10;
 export type FrameId = string | number | null;
 
 /**
- * Encoding of the frames of a socket: its WebSocket subprotocol. `T` is the type of results, `B` that of batches, `M`
- * that of a whole message.
+ * Encoding of a socket's frames: its WebSocket subprotocol. `T` is the type of results, `B` that of batches, `M` that of a
+ * whole message.
  */
 export interface FrameProtocol<T, B, M> {
   readonly name: string;
@@ -175,9 +175,9 @@ export interface FrameProtocol<T, B, M> {
   plain(value: object): T;
   /** Encodes a message to a watcher. */
   feed(message: FeedMessage): T;
-  /** About how many bytes a message takes. */
+  /** Approximate size of a message in bytes. */
   sizeOf(message: M): number;
-  /** Messages as WebSocket frames, one behind the other. */
+  /** Messages as consecutive WebSocket frames. */
   frames(messages: readonly M[]): Buffer;
 }
 
@@ -220,13 +220,13 @@ const PROTOCOLS = [jsonProtocol, msgpackProtocol];
 /** The subprotocols of `/v1/ws`; clients that name none get the first. */
 const SUBPROTOCOLS: readonly string[] = PROTOCOLS.map(({ name }) => name);
 
-/** The first subprotocol a client offers that there is. */
+/** The first supported subprotocol that a client offers. */
 export function chooseSubprotocol(offered: Iterable<string>): string | undefined {
   for (const name of offered) if (SUBPROTOCOLS.includes(name)) return name;
   return undefined;
 }
 
-/** @throws Problem `bad_request` for a client that offers only what there is not */
+/** @throws Problem `bad_request` for a client that offers only unknown ones */
 export function requireSubprotocol(header: string | undefined): void {
   if (header === undefined) return;
   const offered = header.split(',').map(name => name.trim());
@@ -242,8 +242,8 @@ function wrongKind(name: string, kind: string): Problem {
 }
 
 /**
- * Texts as the WebSocket frames of a server (unmasked, not compressed), one behind the other in one buffer,
- * so that all replies of a moment cost one write.
+ * Texts as WebSocket frames of a server (unmasked, not compressed) in one buffer, so that all replies of a moment take one
+ * write.
  */
 export function textFrames(texts: readonly TextChunks[]): Buffer {
   let bound = 0;
@@ -271,8 +271,8 @@ export function binaryFrames(messages: readonly Uint8Array[]): Buffer {
 }
 
 function writeFrame(buffer: Buffer, start: number, text: TextChunks): number {
-  // The header's size depends on the text's, which is known only when it is written: texts that surely have
-  // the header of middle size, which are nearly all, are written where they belong, others counted first.
+  // The header's size depends on the text's, which is known only after writing. Texts that surely have a header of medium
+  // size, which nearly all have, are written in place; others are counted first.
   const units = unitsOf(text);
   const surelyMedium = units > MAX_SHORT && units * MAX_BYTES_PER_UNIT <= MAX_16_BIT;
   buffer[start] = FINAL_TEXT;
@@ -282,7 +282,7 @@ function writeFrame(buffer: Buffer, start: number, text: TextChunks): number {
   return end;
 }
 
-/** Writes the length of a frame that begins at `start`, and gives where its body begins. */
+/** Writes the length of a frame that begins at `start`, and returns where its body begins. */
 function writeLength(buffer: Buffer, start: number, length: number): number {
   if (length <= MAX_SHORT) {
     buffer[start + 1] = length;

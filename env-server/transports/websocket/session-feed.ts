@@ -7,20 +7,20 @@ import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 
-/** Between two looks at the sessions, in milliseconds: what changes more often is sent as it stands then. */
+/** Milliseconds between two looks at the sessions; faster changes are merged. */
 export const LOOK_MS = 500;
-/** Every so many looks all sessions are looked at, so that nothing is missed that no longer changes. */
+/** Every so many looks all sessions are examined, so that sessions that no longer change are not missed. */
 const WHOLE_EVERY = 20;
 /** Milliseconds by which each look overlaps the last one. */
 const OVERLAP_MS = 200;
 const DEFAULT_LIMIT = 60;
 const LARGEST_LIMIT = 200;
 const MAX_OFFSET = 10_000;
-/** Unsent bytes of a socket above which it gets no more until it has taken them. */
+/** Unsent bytes of a socket above which it gets no more until it has read them. */
 const MAX_UNSENT_BYTES = 512 * 1024;
-/** Cards of one message at most; the others come with the next whole look. */
+/** Most cards of one message; the others come with the next full look. */
 const MAX_CARDS = 60;
-/** Sockets of one client, and of all, that may watch this process. */
+/** Most watching sockets of this process, of one client and in total. */
 const MAX_PER_CLIENT = 16;
 const MAX_IN_ALL = 128;
 const RETRY_AFTER_SECONDS = 5;
@@ -31,7 +31,7 @@ export interface WatchFrame extends CardFilter {
   readonly offset?: number;
 }
 
-/** The sessions that a frame chooses. */
+/** The sessions that a frame selects. */
 export const WATCH_PROPERTIES = {
   op: Type.Literal('watch'),
   env_id: Type.Optional(EnvId),
@@ -56,19 +56,19 @@ export const checkWatch = compileCheck(
 
 /** One message to a watcher. */
 export interface FeedMessage {
-  /** Sessions that are new or changed. */
+  /** New or changed sessions. */
   readonly sessions: readonly SessionCard[];
-  /** Ids of all sessions that are to be seen, newest first, the ended ones after the open ones; absent where they are as before. */
+  /** Ids of all sessions to show, newest first, the ended ones after the open ones; absent where unchanged. */
   readonly order?: readonly string[];
-  /** Open sessions that the filter lets through, at most 10,000; comes with `order`. */
+  /** Open sessions that the filter matches, at most 10,000; comes with `order`. */
   readonly open?: number;
 }
 
 interface FeedTarget {
-  /** Bytes that wait until the peer takes them. */
+  /** Bytes that wait for the peer to read. */
   readonly bytesUnsent: number;
   send(message: FeedMessage): void;
-  /** True if nothing more is sent: the sessions could not be looked at, or what was seen could not be written. */
+  /** True if nothing more is sent: the sessions could not be read, or the message could not be written. */
   failed(error: unknown): void;
 }
 
@@ -77,8 +77,8 @@ const watching = new Map<string, number>();
 let watchingInAll = 0;
 
 /**
- * Sends a watcher what happens in its sessions. It looks at them at intervals instead of being called at every step, so
- * that a step costs the same with and without watchers, and what a slow watcher does not take is never queued.
+ * Sends a watcher the changes in its sessions. It polls them instead of being called at every step, so that a step costs the
+ * same with and without watchers, and nothing is queued for a slow watcher.
  */
 export class SessionFeed {
   readonly #services: Services;

@@ -25,7 +25,7 @@ import {
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
 const RETRY_AFTER_SECONDS = 1;
-/** Characters or bytes of replies above which they do not wait for more to leave with them. */
+/** Characters or bytes of replies above which they are sent without waiting for more. */
 const MAX_OUTGOING = 256 * 1024;
 /** Frames besides operations that acknowledge nothing. */
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
@@ -92,7 +92,7 @@ interface Frame {
 interface Origin {
   /** Trace of the request, where requests are traced. */
   readonly trace: TraceContext | undefined;
-  /** Trace id that problems name; a new one each when absent. */
+  /** Trace id that problems name; a new one for each when absent. */
   readonly traceId: string | undefined;
 }
 
@@ -169,7 +169,7 @@ class Connection<T, B, M> {
     return this.#dispatcher.reads(op) || READING_FRAMES.has(op);
   }
 
-  /** @param bytes that the frame takes until it is answered */
+  /** @param bytes memory of the frame until it is answered */
   #sendLater(header: FrameHeader, bytes: number, reply: Promise<T | B>): void {
     this.#inFlight++;
     this.#socket.hold(bytes);
@@ -188,7 +188,7 @@ class Connection<T, B, M> {
     );
   }
 
-  /** The trace that a frame names; what is none is passed over, as in the header of a request. */
+  /** The trace that a frame names; an invalid one is ignored, as in a request's header. */
   #takeOrigin(frame: Frame): Origin {
     const { traceparent } = frame;
     if (typeof traceparent !== 'string') {
@@ -226,7 +226,7 @@ class Connection<T, B, M> {
       : form.result(compiled, result);
   }
 
-  /** Answers with the sessions as they are, and continues answering under the same id when they change. */
+  /** Answers with the current sessions, and continues under the same id when they change. */
   async #watch(frame: Frame, origin: Origin): Promise<T> {
     checkWatch(frame);
     const principal = this.#principal;
@@ -261,7 +261,7 @@ class Connection<T, B, M> {
   #batch(frame: Frame, request: ClientRequest, { traceId }: Origin): MaybePromise<B> {
     checkBatchFrame(frame);
     const { items, wait, request_key } = frame as { items: unknown[]; wait?: number; request_key?: string };
-    /** Bytes held by replies to items while others are missing; undefined when the batch was answered. */
+    /** Bytes held by replies to items while others are missing; undefined once the batch is answered. */
     let held: number | undefined = 0;
     const batch = {
       items,
@@ -290,14 +290,14 @@ class Connection<T, B, M> {
   }
 }
 
-/** Replies of one socket. Those to the frames of one packet leave in one packet, unless they are many. */
+/** Replies of one socket. Replies to the frames of one packet are sent in one packet, unless they are many. */
 class OutgoingFrames<T, B, M> {
   readonly #sessions: SessionManager;
   readonly #protocol: FrameProtocol<T, B, M>;
   readonly #socket: PacedWebSocket;
   readonly #stream: Socket;
   #messages: M[] = [];
-  /** Replies that leave before the others. */
+  /** Replies that are sent before the others. */
   #first: M[] = [];
   #size = 0;
 
@@ -313,7 +313,7 @@ class OutgoingFrames<T, B, M> {
     this.#stream = stream;
   }
 
-  /** @param reads it acknowledges nothing: while the disk is slow it leaves before what waits for its record */
+  /** @param reads it acknowledges nothing: while the disk is slow it is sent before replies that wait for their record */
   send(message: M, reads: boolean): void {
     if (reads && this.#sessions.readsGoFirst) this.#first.push(message);
     else this.#messages.push(message);
@@ -335,7 +335,7 @@ class OutgoingFrames<T, B, M> {
     }
   };
 
-  /** Frames go to the stream themselves: through `ws` each would be two buffers and a separate write. */
+  /** Frames are written to the stream directly: through `ws` each would take two buffers and a separate write. */
   #deliver(messages: readonly M[], reads: boolean): void {
     this.#sessions.deliver(() => {
       const { readyState, OPEN } = this.#socket;
