@@ -65,16 +65,16 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   readonly ttlMs: number;
   readonly deadline: number;
   readonly #now: () => number;
-  /** Gives one of its times by the wall clock, in milliseconds since the epoch. */
+  /** Converts one of its times to the wall clock, in milliseconds since the epoch. */
   readonly wall: (time: number) => number;
   readonly #account: ByteAccount;
   /** Bytes that it may take. */
   readonly mostBytes: number;
   /** Estimated memory, in bytes. */
   bytes = SESSION_BYTES;
-  /** Image of it in the store; undefined before anything is written. */
+  /** Its copy in the store; undefined before anything is written. */
   image: SessionImage | undefined;
-  /** Why it cannot be stored. */
+  /** Reason why it cannot be stored. */
   unsaved: string | undefined;
   /** True if its client does not know yet that it cannot be stored. */
   unsavedUnreported = false;
@@ -83,27 +83,27 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   older: Session | undefined;
   slot = 0;
   #episode: LiveEpisode;
-  /** True if a part outside the episode has changed since it was last stored. */
+  /** True if anything outside the episode has changed since it was last stored. */
   #changed = true;
   #episodes = 0;
   snapshots: Snapshots | undefined;
   #snapshotsTaken = 0;
   #replies: ReplyCache | undefined;
-  /** It may stand before what its client saw last. */
+  /** True if it may be behind what its client saw last. */
   rolledBack = false;
   readonly #recorder: Recorder<Session> | undefined;
-  /** Records of it in the journal. */
+  /** Number of its records in the journal. */
   recorded = 0;
   /** Resolves when the database has what was too large for the journal; until then nothing of it is acknowledged. */
   storing: Promise<void> | undefined;
-  /** Request key and input of the operation that runs, until a record has them. */
+  /** Request key and input of the operation in progress, until a record has them. */
   underKey: KeyedInput | undefined;
   closed = false;
-  /** Resolves when nothing runs or waits any more. */
+  /** Resolves when no operation runs or waits. */
   #tail: Promise<void> | undefined;
   #waiting = 0;
 
-  /** @param past of a session that was stored; absent for a new one */
+  /** @param past history of a stored session; absent for a new one */
   constructor(settings: SessionSettings, episode: EpisodeState, past?: SessionHistory) {
     this.id = settings.id;
     this.serial = settings.serial;
@@ -159,7 +159,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.#account.requireRoom(bytes);
   }
 
-  /** The same for what its episode needs to continue. */
+  /** The same for the growth that its episode needs. */
   requireRoomToPlay(bytes: number): void {
     if (bytes > this.room) throw sessionBudgetExceeded(this.id, this.bytes, bytes, this.mostBytes);
     this.#account.requireRoomToPlay(bytes);
@@ -170,18 +170,18 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.grow(-unneededBytes(log.position, this.snapshots, image && (chunk => image.forget(chunk))));
   }
 
-  /** It has ended: what it held counts no more. */
+  /** It has ended, so its memory no longer counts. */
   releaseAll(): void {
     this.#account.add(-this.bytes);
     this.bytes = 0;
   }
 
-  /** The one that is played. */
+  /** The current episode. */
   get episode(): LiveEpisode {
     return this.#episode;
   }
 
-  /** It is not as it was last stored. */
+  /** True if it has changed since it was last stored. */
   get changed(): boolean {
     return this.#changed || this.#episode.changed;
   }
@@ -195,13 +195,13 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return this.variant.seedable ? this.#episode.seed : null;
   }
 
-  /** Expiry in milliseconds of the server's clock. It never moves to an earlier time: a busy session is used. */
+  /** Expiry in milliseconds of the server's clock. It never moves to an earlier time: a busy session is in use. */
   get expiresAt(): number {
     const usedAt = this.busy ? this.#now() : this.usedAt;
     return Math.min(usedAt + this.ttlMs, this.deadline);
   }
 
-  /** Current state: in an operation, or between two of them. */
+  /** Current state, within an operation or between two of them. */
   get status(): SessionStatus {
     const { failed, terminated, truncated } = this.#episode;
     if (this.busy) return 'busy';
@@ -216,7 +216,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return this.#replies;
   }
 
-  /** Notes that the content it was stored with is in the store. */
+  /** Marks the content it was stored with as stored. */
   stored(content: SessionContent): void {
     this.image?.done();
     if (content.replies) this.#replies?.stored(content.replies);
@@ -224,20 +224,20 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.unsavedUnreported = false;
   }
 
-  /** Notes that it cannot be stored: the next operation reports that before the session continues. */
+  /** Marks it as not storable: the next operation reports that before the session continues. */
   cannotBeStored(reason: string): void {
     this.unsavedUnreported ||= this.unsaved === undefined;
     this.unsaved = reason;
   }
 
-  /** Key of the operation that is in progress and has no record yet, as its record will have it. */
+  /** Key of the operation in progress, while no record has it. */
   get keyUnderWay(): Required<KeyFields> | undefined {
     return this.underKey && { key: this.underKey.key, asked: fingerprint(this.underKey.input) };
   }
 
   /**
-   * Journals what an operation did; of an environment that cannot be played again nothing. The first record under a
-   * request key has the key.
+   * Journals an operation; nothing for an environment that cannot be replayed. The first record under a request key has the
+   * key.
    */
   record<K extends RecordKind>(kind: K, body: RecordBody<K>): void {
     const recorder = this.#recorder;
@@ -252,7 +252,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.underKey = undefined;
   }
 
-  /** Notes that its client has seen its state. */
+  /** Its client has seen its state. */
   acknowledge(): void {
     this.unsavedUnreported = false;
     if (!this.rolledBack) return;
@@ -261,13 +261,13 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     this.record('acknowledge', undefined);
   }
 
-  /** It may stand before what its client saw last. */
+  /** It may be behind what its client saw last. */
   rollBack(): void {
     this.rolledBack = true;
     this.#changed = true;
   }
 
-  /** Remembers an episode, regardless of limits. */
+  /** Adds a snapshot, ignoring limits. */
   keep(episode: EpisodeState): string {
     const snapshotId = `${this.id}.s${++this.#snapshotsTaken}`;
     this.#remember(snapshotId, episode);
@@ -282,8 +282,9 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   }
 
   /**
-   * @param dynamicsSeed seeds all chance from there on; absent: random draws come out as they did
-   * @throws Problem `unknown_snapshot`; `invalid_request` for a dynamics seed where chance is not the server's
+   * @param dynamicsSeed seeds all randomness from there on; absent: random draws repeat
+   * @throws Problem `unknown_snapshot`; `invalid_request` for a dynamics seed where the environment draws its own random
+   * numbers
    */
   restore(snapshotId: string, dynamicsSeed?: number): void {
     if (dynamicsSeed !== undefined) requireReseedable(this.variant);
@@ -333,17 +334,17 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
     return new LiveEpisode(`${this.id}.${this.#episodes}`, this, episode);
   }
 
-  /** An operation runs. */
+  /** True while an operation runs. */
   get busy(): boolean {
     return this.#tail !== undefined;
   }
 
-  /** Operations that wait for another one. */
+  /** Number of operations that wait for another one. */
   get waiting(): number {
     return this.#waiting;
   }
 
-  /** Resolves when nothing runs or waits any more of what was there when it was called; undefined where nothing does. */
+  /** Resolves when all operations present at the call are done; undefined where there are none. */
   get underWay(): Promise<void> | undefined {
     return this.#tail;
   }
@@ -354,7 +355,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
   }
 
   /**
-   * Runs a handler when everything that came before it is done; at once where nothing is running.
+   * Runs a handler after all earlier operations; at once where none is running.
    * @throws Problem `too_many_requests` when the queue is full
    */
   exclusive<C, T>(handle: (session: this, context: C) => MaybePromise<T>, context: C): MaybePromise<T> {

@@ -12,7 +12,7 @@ export interface ChangedReplies {
   readonly changes: ReplyChanges;
 }
 
-/** Stored replies by client, with the hashes of keys that were dropped. */
+/** Stored replies by client, with the hashes of dropped keys. */
 export function repliesOf(rows: readonly ReplyRow[], droppedKeys: readonly DroppedKeysRow[]) {
   const clients = new Map<string, { owner: string; replies: StoredReply[]; dropped: Uint32Array[] }>();
   const of = (owner: string) => {
@@ -38,7 +38,7 @@ export function changedReplies(
 }
 
 /**
- * Gathers the rows of changes; yields true where they are to be written.
+ * Gathers the rows of changes; yields true where they must be written first.
  * @param at the time, in milliseconds since the epoch
  */
 export function* replyRows(

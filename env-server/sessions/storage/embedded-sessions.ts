@@ -35,18 +35,18 @@ import { upgradeFirstForm } from './session-image.ts';
 import { type ReopenParts, type TakingParts, takeAll } from './taken-sessions.ts';
 
 const MS_PER_S = 1000;
-/** Milliseconds for which opening sessions again may block everything else at a time. */
+/** Longest time that reopening sessions may block the event loop, in milliseconds. */
 const SLICE_MS = 4;
-/** Sessions that are named when they cannot be saved. */
+/** Sessions that a message names when they cannot be saved. */
 const MAX_NAMED = 100;
 /** This server is the only writer. */
 const EPOCH = 1;
-/** A server that is alone checks its limits itself. */
+/** A single server checks its limits itself. */
 const NO_LIMITS = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY] as const;
 
 export interface PersistenceSettings extends SqliteStoreSettings {
   readonly durability: Durability;
-  /** Time between checkpoints; 0 makes none but those that the journal needs. */
+  /** Time between checkpoints; 0 makes only those that the journal needs. */
   readonly checkpointSeconds: number;
 }
 
@@ -58,8 +58,8 @@ export interface EmbeddedSessionsParts
 }
 
 /**
- * The sessions of a server that is alone with its folder. All of them are in memory: it takes those of earlier servers at
- * the start, records what is done, and makes checkpoints of those that changed, now and then and at the end.
+ * The sessions of a server that is alone with its folder. All of them are in memory: it takes those of earlier servers at the
+ * start, records operations, and makes checkpoints of changed sessions, from time to time and at the end.
  */
 export class EmbeddedSessions implements SessionJournal {
   readonly isShared = false;
@@ -73,9 +73,9 @@ export class EmbeddedSessions implements SessionJournal {
   #timer: NodeJS.Timeout | undefined;
   #resuming: Promise<void> | undefined;
   #underWay: Promise<void> | undefined;
-  /** Called when the next checkpoint that begins, or one after it, has succeeded. */
+  /** Called when the next checkpoint that begins, or a later one, has succeeded. */
   #awaiting: (() => void)[] = [];
-  /** The sessions of earlier servers are there. */
+  /** True once the sessions of earlier servers are open. */
   #begun = false;
   #finished = false;
 
@@ -93,8 +93,8 @@ export class EmbeddedSessions implements SessionJournal {
   }
 
   /**
-   * Opens the sessions of earlier servers again. Resolves at once where they have left records: what these say is done
-   * again meanwhile, see `SessionManager.resumption`. Call it once, when the environments are there.
+   * Reopens the sessions of earlier servers. Resolves at once if they have left records, which are replayed meanwhile; see
+   * `SessionManager.resumption`. Call it once, when the environments are registered.
    */
   async start(): Promise<void> {
     const { sessions } = this.#parts;
@@ -117,7 +117,7 @@ export class EmbeddedSessions implements SessionJournal {
     return { ...this.#parts, store: this.#store, signal: this.#stop.signal };
   }
 
-  /** @throws Problem where the folder cannot be read or written to: the server is not ready then, and loses nothing */
+  /** @throws Problem where the folder cannot be read or written: the server is then not ready, and loses nothing */
   async #resume(): Promise<void> {
     const { sessions, log } = this.#parts;
     const remember = ({ owner, ...reply }: RecordBody<'clientReply'>) =>
@@ -165,7 +165,9 @@ export class EmbeddedSessions implements SessionJournal {
     return this.#store.journal?.isSlow ?? false;
   }
 
-  /** Records what was done with a session. A record that is too large is kept by a checkpoint: until then the session is `storing`. */
+  /**
+   * Records an operation on a session. A checkpoint stores a record that is too large; until then the session is `storing`.
+   */
   append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
     if (!this.#active || !this.#store.journal) return;
     const n = session.recorded + 1;
@@ -217,8 +219,8 @@ export class EmbeddedSessions implements SessionJournal {
   }
 
   /**
-   * Makes a checkpoint of all that is done in this turn: one that is in progress may have passed some of it.
-   * @returns a promise that resolves when it has succeeded, however often it must be tried; never after the end
+   * Makes a checkpoint that includes this turn; one in progress may have passed some of it.
+   * @returns a promise that resolves when it has succeeded, after any number of attempts; never after the end
    */
   async #covering(): Promise<void> {
     await nextTurn();
@@ -228,12 +230,12 @@ export class EmbeddedSessions implements SessionJournal {
     await covered;
   }
 
-  /** A checkpoint is due, unless one that failed is to be repeated later. */
+  /** Makes a due checkpoint, unless a failed one is scheduled to be repeated. */
   #due(): void {
     if (this.#active && !this.#retry.pending) void this.checkpoint();
   }
 
-  /** Writes what changed since the last one, a little at a time. A failure is logged, and made good by the next. */
+  /** Writes the changes since the last checkpoint in small steps. A failure is logged, and the next checkpoint repeats it. */
   checkpoint(): Promise<void> {
     const { health } = this.#parts;
     this.#underWay ??= this.#writeChanged()
@@ -279,20 +281,20 @@ export class EmbeddedSessions implements SessionJournal {
     for (const resolve of awaiting) resolve();
   }
 
-  /** Sessions that were not wholly written count as changed again. */
+  /** Sessions that were not completely written count as changed again. */
   #giveUp(): void {
     for (const session of this.#writing) session.changed = true;
     this.#writing.clear();
   }
 
-  /** Gathers what is new of sessions and of replies to clients; yields where what was gathered is to be written. */
+  /** Gathers changes of sessions and of replies to clients; yields where they must be written first. */
   *#gather(
     batch: RowBatch,
     sessions: Iterable<Session>,
     replies: readonly ChangedReplies[],
   ): Generator<undefined> {
     for (const session of sessions) if (session.changed) yield* this.#gatherSession(batch, session);
-    // A reply that names a session must not be there without it.
+    // A reply that names a session must not be stored without it.
     for (const isFull of replyRows(batch, replies, this.#parts.sessions.now())) if (isFull) yield;
   }
 
@@ -335,7 +337,7 @@ export class EmbeddedSessions implements SessionJournal {
   }
 
   /**
-   * Writes everything and closes the files, for a server that ends. Sessions that cannot be kept end here; the log names
+   * Writes everything and closes the files, for a server that ends. Sessions that cannot be stored end here; the log names
    * what cannot be written. Does nothing the second time.
    */
   finish(): void {
@@ -368,7 +370,10 @@ export class EmbeddedSessions implements SessionJournal {
     await this.#resuming?.catch(() => undefined);
   }
 
-  /** Writes all that the database does not have; `#writing` has those that it could not. @returns why */
+  /**
+   * Writes everything that the database lacks; `#writing` has what it could not write.
+   * @returns the reason
+   */
   #writeLast(): unknown {
     const { sessions } = this.#parts;
     const batch = new RowBatch();
@@ -388,7 +393,7 @@ export class EmbeddedSessions implements SessionJournal {
     }
   }
 
-  /** Changes that every complete write includes: sessions with a row that is older than they are, forgotten ones, the time. */
+  /** Changes that every complete write includes: sessions with outdated rows, forgotten ones, the time. */
   *#housekeeping(): Generator<RowWrite> {
     const { sessions } = this.#parts;
     const now = sessions.now();
@@ -400,8 +405,8 @@ export class EmbeddedSessions implements SessionJournal {
   }
 
   /**
-   * Logs what the next start will miss.
-   * @param waiting bytes of the journal that were not written
+   * Logs what the next start will lack.
+   * @param waiting unwritten bytes of the journal
    */
   #logUnsaved(error: unknown, waiting: number): void {
     const { log, sessions } = this.#parts;

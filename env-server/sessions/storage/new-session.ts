@@ -8,22 +8,22 @@ import type { VariantCatalog } from '../variant-catalog.ts';
 import { openBody, type Recorder } from './recorded-episode.ts';
 import { type SessionChange, SessionImage } from './session-image.ts';
 
-/** Keeps what sessions do: on this machine, or in a store that several servers share. */
+/** Stores the operations of sessions: on this machine, or in a store that several servers share. */
 export interface SessionJournal extends Recorder<Session> {
-  /** Sessions live in it beyond this server: those in memory are copies. */
+  /** True if sessions live in it beyond this server: those in memory are copies. */
   readonly isShared: boolean;
-  /** Replies to what was recorded wait for the disk. */
+  /** True if replies to recorded operations wait for the disk. */
   readonly isSlow: boolean;
   /** @throws Problem `storage_full`, `storage_failed` */
   requireRoom(): void;
   /**
-   * Delivers a reply when what was recorded before it is kept.
+   * Delivers a reply once everything recorded before it is stored.
    * @param reads it acknowledges nothing
    */
   deliver(reply: () => void, reads?: boolean): void;
   /**
-   * Sessions were opened by one operation.
-   * @param like one that was opened before them: episodes in the state of its are not repeated
+   * One operation has opened sessions.
+   * @param like a session opened before them: episodes in its state are not repeated
    */
   opened(sessions: readonly Session[], like?: Session): void;
   ended(session: Session, ended: EndedSession): void;
@@ -34,7 +34,7 @@ export interface SessionJournal extends Recorder<Session> {
   clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined;
 }
 
-/** Why a session cannot be kept beyond its process; undefined where it can. */
+/** The reason why a session cannot outlive its process; undefined where it can. */
 export function lostReason({ variant }: Session, catalog: VariantCatalog): string | undefined {
   const { id } = variant.base.spec;
   if (!variant.copyable) {
@@ -49,14 +49,14 @@ export function replacedReason(envId: string): string {
 
 export interface NewSessionParts {
   readonly catalog: VariantCatalog;
-  /** Current definition of an environment id; another string after every change. */
+  /** Current definition of an environment id; a different string after every change. */
   readonly editionOf: (envId: string) => string;
 }
 
 /**
- * A session that was just opened, as a store gets it.
- * @param episode the one that it begins
- * @param like id of a session that begins so, too: its record has the episode
+ * A new session in stored form.
+ * @param episode its first episode
+ * @param like id of a session with the same beginning: its record has the episode
  */
 export function newSession(
   session: Session,
@@ -83,8 +83,8 @@ export function newSession(
 }
 
 /**
- * What is new of a session since its last checkpoint.
- * @returns the change, and what to call when the store has it
+ * The changes of a session since its last checkpoint.
+ * @returns the changes, and a callback for when the store has them
  * @throws NotStorable
  */
 export function changeOf(

@@ -17,7 +17,7 @@ export interface KeyedInput {
   readonly input: object;
 }
 
-/** A step as its record holds it. What was asked mostly follows from the action, and is not written then. */
+/** A step as its record holds it. The input usually follows from the action, and is then not written. */
 export function recordedStep(action: Json, { key, input }: KeyedInput): KeyedStepBody {
   return asksActionOnly(input) ? { action, key } : { action, key, asked: fingerprint(input) };
 }
@@ -27,7 +27,7 @@ function asksActionOnly(input: object): boolean {
   return true;
 }
 
-/** Key and fingerprint of the step of a record. */
+/** Key and fingerprint of a recorded step. */
 export function keyOfRecordedStep(
   session_id: string,
   { action, key, asked = fingerprint({ action, session_id }) }: KeyedStepBody,
@@ -35,18 +35,18 @@ export function keyOfRecordedStep(
   return { key, asked };
 }
 
-/** Journals what is done with sessions of the type `S`. */
+/** Journals operations on sessions of the type `S`. */
 export interface Recorder<S> {
   append<K extends RecordKind>(session: S, kind: K, body: RecordBody<K>): void;
 }
 
-/** An episode in a record: with all of its actions. */
+/** An episode in a record, with all of its actions. */
 interface RecordedEpisode extends Omit<EpisodeState, 'seed' | 'options' | 'restart' | 'log' | 'bytes'> {
   readonly restart: EpisodeRestart | null;
   readonly actions: readonly Json[];
 }
 
-/** An episode as records hold it. */
+/** Converts an episode to its recorded form. */
 export function recordedEpisode({
   log,
   restart,
@@ -59,7 +59,7 @@ export function recordedEpisode({
   return recorded as unknown as JsonObject;
 }
 
-/** The first record of a session: its settings, and the episode that it begins. */
+/** The first record of a session: its settings, and its first episode. */
 export function openBody(
   settings: StoredSettings,
   edition: string,

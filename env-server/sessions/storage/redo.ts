@@ -6,7 +6,7 @@ import type { Session } from '../session.ts';
 import { episodeOfRecord, keyOfRecordedStep } from './recorded-episode.ts';
 import type { SessionHistory, StoredSettings } from './stored-session.ts';
 
-/** Memory of a session that was just opened. */
+/** History of a new session. */
 export const NEW_HISTORY: SessionHistory = {
   episodes: 1,
   snapshotsTaken: 0,
@@ -17,7 +17,7 @@ export const NEW_HISTORY: SessionHistory = {
   recorded: 1,
 };
 
-/** Settings of the session of an `open` record. */
+/** Settings in an `open` record. */
 export function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
   return {
     id,
@@ -35,9 +35,9 @@ export function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
 }
 
 /**
- * Does again what a record says was done with a session. Records of the begin and the end of a session are the caller's.
+ * Repeats a recorded operation on a session. The caller handles records of a session's beginning and end.
  * @param viewOf the reply to a request that began an episode
- * @returns a promise only where the environment takes its time
+ * @returns a promise only where the environment is asynchronous
  */
 export function redo(
   session: Session,

@@ -12,7 +12,7 @@ const MAX_PEEKED = 500;
 export class SeenSessions {
   readonly #parts: TakenSessionsParts;
   readonly #written: WrittenSessions;
-  /** Sessions that were looked at without being taken, by what the store had of them. */
+  /** Sessions read without taking them, by their state in the store. */
   readonly #peeked = new Map<string, { readonly content: StoredContent; readonly session: Session }>();
 
   constructor(parts: TakenSessionsParts, written: WrittenSessions) {
@@ -25,8 +25,8 @@ export class SeenSessions {
   }
 
   /**
-   * Sessions as they stand, in the order of their ids, without taking them; those that ended are left out.
-   * Sessions of other servers are read once for each of their states.
+   * Current sessions in the order of their ids, without taking them; ended ones are left out. Sessions of other servers are
+   * read once for each of their states.
    */
   async look(ids: readonly string[]): Promise<readonly Session[]> {
     const seen = await Promise.all(ids.map(id => this.#lookAt(id)));
@@ -42,7 +42,7 @@ export class SeenSessions {
     return this.#peek(id);
   }
 
-  /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
+  /** Sessions of the principal, oldest first; all sessions for an administrator. */
   async list(
     principal: Principal,
     { envId, groupId, after, limit }: ListRequest,
@@ -67,7 +67,7 @@ export class SeenSessions {
     return this.look(found.slice(0, limit));
   }
 
-  /** Open sessions of the principal, newest first; an administrator's are everybody's. */
+  /** Open sessions of the principal, newest first; all sessions for an administrator. */
   async newest(principal: Principal, limit: number): Promise<readonly Session[]> {
     const owner = principal.scopes.has('admin') ? undefined : principal.name;
     return this.look(await this.#store.newest(owner, limit));

@@ -20,7 +20,7 @@ import type {
 
 const FIRST_VERSION = 1;
 
-/** A session as version 1 wrote it: one document, in which every episode has its actions. */
+/** A session in version 1: one document, in which every episode has its actions. */
 interface SessionOfVersion1 extends StoredSettings {
   readonly episode: EpisodeOfVersion1;
   readonly past: {
@@ -34,7 +34,7 @@ interface SessionOfVersion1 extends StoredSettings {
 
 type EpisodeOfVersion1 = Omit<StoredEpisode, 'restart' | 'log'> & { readonly actions: readonly Json[] };
 
-/** Writes sessions of the first form as those of today; what their episodes have in common is shared from now on. */
+/** Converts sessions of version 1 to today's form, in which episodes share common parts. */
 export function upgradeFirstForm(store: SqliteSessionStore): void {
   store.upgrade(FIRST_VERSION, ({ owner, edition, document }) => {
     const { episode, past, ...settings } = JSON.parse(document!) as SessionOfVersion1;
@@ -64,7 +64,7 @@ export function upgradeFirstForm(store: SqliteSessionStore): void {
   });
 }
 
-/** Reads episodes of a session, with the actions that they begin with in common. */
+/** Reads episodes of a session, with their common first actions. */
 function readerOf(episodes: readonly EpisodeOfVersion1[]): (episode: EpisodeOfVersion1) => EpisodeState {
   const longest = episodes.reduce((a, b) => (b.actions.length > a.actions.length ? b : a)).actions;
   const shared = logOf(longest);
@@ -78,7 +78,7 @@ function readerOf(episodes: readonly EpisodeOfVersion1[]): (episode: EpisodeOfVe
 /** An episode that takes more is not stored. */
 const MAX_EPISODE_BYTES = 16 * 1024 * 1024;
 
-/** State of a session at one moment, apart from its settings: immutable data that needs no copies. */
+/** State of a session at one moment, without its settings: immutable data that needs no copies. */
 export interface SessionContent {
   readonly episode: EpisodeState;
   readonly episodes: number;
@@ -86,7 +86,7 @@ export interface SessionContent {
   /** Oldest first. */
   readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
   readonly rolledBack: boolean;
-  /** Records of it in the journal. */
+  /** Number of its records in the journal. */
   readonly recorded: number;
   /** Changes of its replies. */
   readonly replies: ReplyChanges | undefined;
@@ -98,27 +98,27 @@ export interface PartKey {
   readonly number: number;
 }
 
-/** Writes that bring a session in the store to its state at one moment. Nothing becomes text before it is asked for. */
+/** Writes that bring a session in the store to its state at one moment. Text is made only on demand. */
 export interface SessionChange {
-  /** Parts to be added; they count when the head is written. Reading them throws what `JSON.stringify` throws. */
+  /** New parts, which become valid when the head is written. Reading them throws the errors of `JSON.stringify`. */
   readonly parts: Iterable<PartRow>;
   readonly head: StoredHead;
-  /** Parts that go when the head is written. */
+  /** Parts that become obsolete when the head is written. */
   readonly remove: readonly PartKey[];
 }
 
 type PartEnds = { readonly [kind in PartKind]: number };
 
-/** A chunk of actions as far as it is stored. */
+/** The stored part of a chunk of actions. */
 interface StoredChunk {
   readonly number: number;
-  /** Actions that are stored. */
+  /** Number of stored actions. */
   readonly count: number;
-  /** Numbers of the parts they are in. */
+  /** Numbers of the parts that hold them. */
   readonly parts: readonly number[];
 }
 
-/** Actions that are to be stored. */
+/** Actions to be stored. */
 interface ChunkRange {
   readonly number: number;
   readonly chunk: ActionChunk;
@@ -126,14 +126,14 @@ interface ChunkRange {
   readonly to: number;
 }
 
-/** Chunks and their actions that are to be stored, as they are found. */
+/** Chunks with actions to be stored, in the order in which they are found. */
 interface ChangeDraft {
   readonly chunks: Map<ActionChunk, StoredChunk>;
   readonly ranges: ChunkRange[];
   chunkCount: number;
 }
 
-/** A change that is being written, with what is known when it is done. */
+/** A change being written, with the state that follows. */
 interface PendingChange extends SessionChange {
   readonly chunks: ReadonlyMap<ActionChunk, StoredChunk>;
   readonly chunkCount: number;
@@ -141,18 +141,18 @@ interface PendingChange extends SessionChange {
   readonly forgotten: ActionChunk[];
 }
 
-/** Copy of a session in the store, so that a checkpoint writes only changes and removes obsolete parts. */
+/** The session's copy in the store, so that a checkpoint writes only changes and removes obsolete parts. */
 export class SessionImage {
   #ends: PartEnds = { actions: 0, snapshot: 0, reply: 0, dropped: 0 };
   readonly #chunks = new Map<ActionChunk, StoredChunk>();
   #chunkCount = 0;
-  /** Parts of chunks that the session has forgotten. */
+  /** Parts of forgotten chunks. */
   #unneeded: PartKey[] = [];
   #pending: PendingChange | undefined;
-  /** The store has the session, with its settings. */
+  /** True if the store has the session, with its settings. */
   isThere = false;
 
-  /** The session needs a chunk no more. */
+  /** The session no longer needs a chunk. */
   forget(chunk: ActionChunk): void {
     this.#pending?.forgotten.push(chunk);
     for (const number of this.#chunks.get(chunk)?.parts ?? [])
@@ -204,7 +204,7 @@ export class SessionImage {
     for (const chunk of pending.forgotten) this.forget(chunk);
   }
 
-  /** Notes the chunks of a position that are not, or not wholly, stored. */
+  /** Collects the chunks of a position that are not completely stored. */
   #collect(position: LogPosition | undefined, draft: ChangeDraft): void {
     const { chunks, ranges } = draft;
     for (const { chunk, count } of chunksOf(position)) {
@@ -217,12 +217,12 @@ export class SessionImage {
         count,
         parts: [...(known?.parts ?? []), number],
       });
-      // What lies before a chunk is stored with its first actions.
+      // Everything before a chunk is stored with its first actions.
       if (known) return;
     }
   }
 
-  /** Makes a session's content again from what the store has of it. */
+  /** Restores a session's content from the store. */
   read(head: StoredHead, parts: Iterable<PartRow>): { episode: EpisodeState; past: SessionHistory } {
     const actions = new Map<number, { numbers: number[]; parts: ActionsPart[] }>();
     const snapshots: SnapshotPart[] = [];
@@ -271,7 +271,7 @@ export class SessionImage {
     };
   }
 
-  /** Later chunks build on earlier ones, but their numbers need not say which is later. */
+  /** Later chunks build on earlier ones, but their numbers need not show the order. */
   #readChunks(
     stored: ReadonlyMap<
       number,
@@ -300,7 +300,7 @@ export class SessionImage {
   }
 }
 
-/** @throws Error when making an episode text would delay everything else */
+/** @throws Error when turning an episode into text would block for too long */
 function requireStorable(episode: EpisodeState): void {
   const { bytes } = episode;
   if (bytes <= MAX_EPISODE_BYTES) return;

@@ -3,9 +3,9 @@ import type { ObservationFormat } from '../../environments/core/environment.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EpisodeRestart, EpisodeState } from '../episodes/episode.ts';
 
-/** A reply that a repeated request gets. */
+/** A reply for a repeated request. */
 export interface StoredReply {
-  /** Counts the replies of a session or client. */
+  /** Order of the replies of a session or client. */
   readonly number: number;
   readonly key: string;
   readonly operation: string;
@@ -14,18 +14,18 @@ export interface StoredReply {
   readonly reply: Json;
 }
 
-/** Memory of a session besides its episode. */
+/** History of a session besides its episode. */
 export interface SessionHistory {
-  /** Episodes begun, restored ones included. */
+  /** Number of episodes begun, including restored ones. */
   readonly episodes: number;
   readonly snapshotsTaken: number;
   readonly snapshots: readonly (readonly [snapshotId: string, episode: EpisodeState])[];
   readonly replies: readonly StoredReply[];
   /** Hashes of the keys of dropped replies. */
   readonly droppedKeys: readonly Uint32Array[];
-  /** It may stand before what its client saw last. */
+  /** True if it may be behind what its client saw last. */
   readonly rolledBack: boolean;
-  /** Records of it in the journal that are in it. */
+  /** Number of journal records that it includes. */
   readonly recorded: number;
 }
 
@@ -44,7 +44,7 @@ export interface StoredSettings {
   readonly deadline: number;
 }
 
-/** A session as it is read from the store: from it the same session can be made again in another process. */
+/** A session as read from the store, complete enough to continue in another process. */
 export interface StoredSession extends StoredSettings {
   readonly episode: EpisodeState;
   readonly past: SessionHistory;
@@ -53,21 +53,21 @@ export interface StoredSession extends StoredSettings {
 /** The number of a chunk of actions within its session, and how many of its actions. */
 export type StoredPosition = readonly [chunk: number, count: number];
 
-/** An episode as it is written; its actions are written elsewhere, once. */
+/** An episode in stored form; its actions are stored separately, once. */
 export interface StoredEpisode extends Omit<EpisodeState, 'restart' | 'log' | 'bytes'> {
   readonly restart: EpisodeRestart | null;
   readonly log: StoredPosition | null;
 }
 
-/** The document of a session: what changes with every step, and which of its parts belong to it. */
+/** The document of a session: everything that changes with every step, and which of its parts belong to it. */
 export interface StoredHead {
   readonly episode: StoredEpisode;
   readonly episodes: number;
   readonly snapshotsTaken: number;
   readonly rolledBack: boolean;
-  /** Records of it in the journal that the document covers; absent: none. */
+  /** Number of journal records that the document covers; absent: none. */
   readonly recorded?: number;
-  /** Parts of each kind with a number below this are its own; later ones come from a write that was not finished. */
+  /** Parts of each kind with a smaller number belong to it; later ones come from an unfinished write. */
   readonly ends: { readonly [kind in PartKind]: number };
 }
 

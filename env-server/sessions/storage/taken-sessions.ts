@@ -35,14 +35,14 @@ import {
 
 export interface TakingParts extends ReopenParts {
   readonly store: SqliteSessionStore;
-  /** Stops between two sessions. */
+  /** Pauses between two sessions. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Opens every session that earlier servers left, or notes how it ended.
- * @param sliceMs lets others have their turn after so long
- * @returns ids of those that are as the database has them
+ * Opens every session that earlier servers left, or records how it ended.
+ * @param sliceMs time after which other work gets a turn
+ * @returns ids of those that equal the database's state
  */
 export async function takeAll(parts: TakingParts, sliceMs = Number.POSITIVE_INFINITY): Promise<string[]> {
   const { sessions, store, log, signal } = parts;
@@ -97,7 +97,7 @@ export class TakenSessions {
   readonly #parts: TakenSessionsParts;
   readonly #written: WrittenSessions;
   readonly #loading = new Map<string, Promise<void>>();
-  /** Number of times that this server became the writer of a session that it did not write. */
+  /** Number of times that this server became the writer of another server's session. */
   taken = 0;
 
   constructor(parts: TakenSessionsParts, written: WrittenSessions) {
@@ -113,7 +113,7 @@ export class TakenSessions {
     return undefined;
   }
 
-  /** Makes this server the writer of a session. Undefined where it has ended: the manager knows how. */
+  /** Makes this server the writer of a session. Undefined where it has ended; the manager then knows how. */
   async hold(principal: Principal, id: string): Promise<HeldSession | undefined> {
     for (;;) {
       const loading = this.#loading.get(id);
@@ -152,7 +152,7 @@ export class TakenSessions {
           { retryAfterSeconds: 1 },
         );
       case 'ended':
-        // Without a tombstone the session may be that of another client.
+        // Without a tombstone the session may be another client's.
         if (held && (taken.tombstone || held.session.owner === principal.name)) this.#written.drop(held);
         this.#recallEnd(id, taken.tombstone);
         return;
@@ -192,7 +192,7 @@ export class TakenSessions {
     try {
       await this.#written.checkpoint(own);
     } catch (error) {
-      // Its client has not heard yet that something was lost: the server that loads it next must see that again.
+      // Its client does not know yet that something was lost: the server that loads it next must find that again.
       if (seen !== undefined) this.#written.giveUp(id, seen);
       throw error;
     }
@@ -213,13 +213,13 @@ export interface ReopenParts {
   readonly editionOf: (envId: string) => string;
   /** The reply to a request that began an episode. */
   readonly viewOf: (session: Session) => Json;
-  /** Learns what other servers have registered. */
+  /** Reads the environments that other servers have registered. */
   readonly refreshEnvironments?: () => Promise<void>;
 }
 
 /**
- * Opens a session that the store has.
- * @returns how it ended where it cannot be opened any more
+ * Opens a stored session.
+ * @returns how it ended where it can no longer be opened
  * @throws Problem where another server may be able to
  */
 export async function reopen(
@@ -232,7 +232,7 @@ export async function reopen(
   try {
     const settings = settingsOf(parts, id, content);
     if (editionOf(settings.envId) !== edition) await refreshEnvironments?.();
-    // The lifetime counts also where there was no server.
+    // The lifetime also passes while there is no server.
     if (settings.deadline <= sessions.now()) return { owner, ending: 'session_expired' };
     if (editionOf(settings.envId) !== edition) throw new Error(replacedReason(settings.envId));
     return await restore(parts, id, content, stored =>
@@ -248,10 +248,10 @@ export async function reopen(
   }
 }
 
-/** Episodes of records that others begin like. */
+/** Episodes of records with the same beginning as others. */
 const EXAMPLES = new WeakMap<OpenBody, EpisodeState>();
 
-/** The episode that a session begins with. */
+/** The first episode of a session. */
 function firstEpisode(body: OpenBody, like: OpenBody | undefined): EpisodeState {
   if (body.episode) return episodeOfRecord(body.seed, body.options, body.episode);
   if (!like?.episode) throw new Error('its beginning is missing in the journal');
@@ -261,7 +261,7 @@ function firstEpisode(body: OpenBody, like: OpenBody | undefined): EpisodeState 
   return dynamicsSeed === dynamicsSeedOf(episode) ? episode : withDynamics(episode, dynamicsSeed!);
 }
 
-/** The session as the store has it: from its last checkpoint, and what was done since done again. */
+/** Restores a session from its last checkpoint and the records after it. */
 export async function restore(
   parts: Pick<ReopenParts, 'catalog' | 'viewOf' | 'sessions' | 'store'>,
   id: string,
@@ -326,6 +326,6 @@ export function settingsOf(
   if (text === undefined) return settingsOfRecord(id, JSON.parse(entries[0].body) as OpenBody);
   const settings = JSON.parse(text) as StoredSettings;
   if (!store.isShared) return settings;
-  // Clocks of servers differ: a store that they share has the time of the wall.
+  // Server clocks differ, so a shared store has wall-clock time.
   return { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
 }

@@ -17,24 +17,24 @@ import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
 import { changeOf, newSession } from './new-session.ts';
 
-/** Records and characters after which a checkpoint makes those before it unneeded. */
+/** Records and characters after which a checkpoint makes the earlier ones obsolete. */
 const CHECKPOINT_RECORDS = 64;
 const CHECKPOINT_LENGTH = 64 * 1024;
-/** Largest record, in characters: a step of this size cannot be kept. */
+/** Largest record, in characters: a larger step cannot be stored. */
 export const MAX_RECORD_LENGTH = 16 * 1024 * 1024;
-/** The store hears of at most this many uses of a session in its idle time. */
+/** Most updates of the store about a session's use in its idle time. */
 export const TOUCHES = 8;
-/** A session that is used is not due even where the store hears of it several seconds late. */
+/** Grace period: a session in use does not expire even if the store learns of it several seconds late. */
 const MIN_SLACK_MS = 5000;
 const MAX_GIVEN_UP = 10_000;
 
 /** Effect of an operation on its session: `writes` leaves a record, `copies` makes other sessions of its state. */
 export type SessionEffect = 'reads' | 'writes' | 'copies';
 
-/** Another server writes the session now: nothing of what was done here since was kept. */
+/** Another server writes the session now: nothing done here since then was kept. */
 export class Fenced extends Error {}
 
-/** A request under the same key came before: nothing was opened. */
+/** An earlier request had the same key: nothing was opened. */
 export class ClaimedBefore extends Error {
   readonly claimed: StoredReplyRecord;
 
@@ -53,7 +53,7 @@ export interface WrittenSessionsParts {
   readonly editionOf: (envId: string) => string;
 }
 
-/** The newest id in a session's stream that this server knows of: `<epoch>-<n>`. */
+/** The newest id in a session's stream known to this server: `<epoch>-<n>`. */
 export interface Position {
   readonly epoch: number;
   readonly top: number;
@@ -64,17 +64,17 @@ export interface HeldSession extends Position {
   readonly session: Session;
   epoch: number;
   top: number;
-  /** Number of the newest record that the store has acknowledged. */
+  /** Number of the newest record acknowledged by the store. */
   acknowledged: number;
   /** Number of the newest record with a result that a client may have seen. Takes and checkpoints have none. */
   seen: number;
-  /** Resolves when the newest record that is in progress was kept or `failed`. */
+  /** Resolves when the newest record in progress was kept or has `failed`. */
   pending: Promise<void> | undefined;
-  /** Why nothing more is done with the copy; undefined while all is well. What the store has kept before still counts. */
+  /** The reason why the copy is no longer used; undefined while all is well. Records kept before still count. */
   failed: unknown;
-  /** Number of the first record that was not kept: those after it follow a hole, and readers skip them. */
+  /** Number of the first record that was not kept: later ones follow a hole, and readers skip them. */
   holeAt: number;
-  /** The store must be asked before it is played on. */
+  /** True if the store must be asked before the session is used. */
   stale: boolean;
   ending: Promise<Outcome> | undefined;
   records: number;
@@ -82,11 +82,11 @@ export interface HeldSession extends Position {
   touchedAt: number;
 }
 
-/** Sessions that this server writes: sends their records, follows the outcome of them, opens, checkpoints and ends. */
+/** Sessions that this server writes: sends their records, tracks their outcome, opens, checkpoints and ends sessions. */
 export class WrittenSessions {
   readonly #parts: WrittenSessionsParts;
   readonly #held = new Map<string, HeldSession>();
-  /** Newest record that a client may have `seen`, for copies that were given up because the store did not answer. */
+  /** Newest record that a client may have `seen`, for copies given up because the store did not answer. */
   readonly #givenUp = new Map<string, number>();
   /** Sessions that ended here while the store did not answer. */
   readonly #unended = new Map<string, { readonly at: EndPosition; readonly tombstone: Tombstone }>();
@@ -103,26 +103,26 @@ export class WrittenSessions {
     return this.#held.values();
   }
 
-  /** A session was taken. */
+  /** Adds a taken session. */
   add(held: HeldSession): void {
     this.#held.set(held.session.id, held);
   }
 
-  /** The store may have lost something: it is asked before a session is played on. */
+  /** The store may have lost data: it is asked before any session is used. */
   suspect(): void {
     for (const held of this.#held.values()) held.stale = true;
   }
 
-  /** It is as the store knew it last, or further. */
+  /** True if the copy is up to date with the store. */
   isUsable({ failed, stale, session }: HeldSession): boolean {
     return !failed && !stale && !session.closed;
   }
 
   /**
-   * Resolves when the store has what an operation did; one that left no record waits until it is sure to have seen the
-   * newest state.
+   * Resolves when the store has an operation's records; after an operation without records it waits until it is sure to have
+   * seen the newest state.
    * @param before number of the session's newest record when the operation began
-   * @throws Fenced where nothing of it was kept
+   * @throws Fenced where none of it was kept
    */
   async settled(held: HeldSession, effect: SessionEffect, before: number): Promise<void> {
     const { session } = held;
@@ -133,7 +133,7 @@ export class WrittenSessions {
     const written = session.recorded;
     if (effect !== 'reads' && written > before) {
       await held.pending;
-      // Another operation may have failed since. It does not change whether the store kept what this one wrote.
+      // Another operation may have failed since. It does not change whether the store kept this one's records.
       if (held.acknowledged < written) throw held.failed ?? new Fenced();
       return;
     }
@@ -169,7 +169,7 @@ export class WrittenSessions {
     if (!held || held.session !== session || held.failed) return;
     const n = ++session.recorded;
     if (held.stale) {
-      // The store may have lost what this follows.
+      // The store may have lost the records before this one.
       this.#fail(held, new Fenced());
       return;
     }
@@ -189,7 +189,7 @@ export class WrittenSessions {
     this.#follow(held, n, this.#parts.store.append(session.id, held.epoch, n, RECORD_KINDS[kind], text));
   }
 
-  /** Notes that a write is in progress. When one fails, all later ones fail too, even if the store accepts them. */
+  /** Tracks a write in progress. When one fails, all later ones fail too, even if the store accepts them. */
   #follow(held: HeldSession, n: number, written: Promise<Outcome>, isCheckpoint = false): Promise<void> {
     const pending = written.then(
       outcome => {
@@ -231,7 +231,7 @@ export class WrittenSessions {
     this.#givenUp.delete(oldest);
   }
 
-  /** Forgets the copy of a session; the store keeps the session. */
+  /** Drops the copy of a session; the store keeps the session. */
   drop(held: HeldSession): void {
     const { session } = held;
     held.failed ??= new Fenced();
@@ -296,7 +296,7 @@ export class WrittenSessions {
     }
   }
 
-  /** A session ended here. One that expired ends in the store by the store's clock. */
+  /** Ends a session in the store. One that expired ends there by the store's clock. */
   ended(session: Session, { owner, ending, reason }: EndedSession): void {
     const held = this.#held.get(session.id);
     if (!held || held.session !== session) return;
@@ -305,7 +305,7 @@ export class WrittenSessions {
     const tombstone = { owner, ending, reason };
     const at = { epoch: held.epoch, n: session.recorded, hasCheckpoint: session.image !== undefined };
     held.ending = (held.pending ?? Promise.resolve()).then(() =>
-      // Where the last write failed, it may still be there.
+      // Where the last write failed, the session may still be there.
       held.failed instanceof TooManySessions || held.failed instanceof ClaimedBefore
         ? ('gone' as const)
         : this.#parts.store.end(session.id, at, tombstone, this.forgetMs),
@@ -320,20 +320,20 @@ export class WrittenSessions {
     return Math.ceil(1000 * this.#parts.limits.goneSeconds);
   }
 
-  /** Milliseconds until a session is due in the store, which hears of a use only when some of that time has passed. */
+  /** Milliseconds until a session is due in the store, which learns of a use only after some of that time. */
   dueIn({ ttlMs, deadline }: Session): number {
     const left = deadline - this.#parts.sessions.now();
     return Math.max(1, Math.min(ttlMs + Math.max(ttlMs / TOUCHES, MIN_SLACK_MS), left));
   }
 
-  /** Newest record that a client may have `seen` of a session with a copy that was given up; it is forgotten here. */
+  /** Newest record that a client may have `seen` of a session with a given-up copy; removes the entry. */
   takeGivenUp(id: string): number | undefined {
     const seen = this.#givenUp.get(id);
     this.#givenUp.delete(id);
     return seen;
   }
 
-  /** Ends what ended here while the store did not answer. */
+  /** Ends the sessions that ended here while the store did not answer. */
   async endLate(): Promise<void> {
     for (const [id, { at, tombstone }] of this.#unended) {
       await this.#parts.store.end(id, at, tombstone, this.forgetMs);
@@ -342,7 +342,7 @@ export class WrittenSessions {
   }
 }
 
-/** A session that this server has begun to write, with the number of its records in the store. */
+/** A session that this server begins to write, with the number of its records in the store. */
 export function heldSession(
   session: Session,
   { epoch, top }: Position,
