@@ -7,7 +7,7 @@ interface BanditState {
   readonly pulled: { readonly name: string; readonly reward: number } | null;
 }
 
-/** Two machines with an arm each, to be pulled by a click. */
+/** Two slot machines with an arm each; a click pulls it. */
 export const bandit: BoardKind<BanditState> = {
   name: 'bandit',
   fits: state => has(state, 'arms', 'pulled') && Array.isArray(state.arms),

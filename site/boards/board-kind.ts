@@ -4,27 +4,27 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 /** Input for drawing a board, in addition to its state. */
 export interface BoardContext<Memory> {
   readonly memory: Memory;
-  /** Takes an action; absent where the board is only looked at. */
+  /** Takes an action; absent where the board is only viewed. */
   readonly act?: (action: Json) => void;
-  /** The observation as text, where it is known. */
+  /** The observation as text, where known. */
   readonly text?: string;
 }
 
-/** A state that was drawn, and what its pieces were called. */
+/** A drawn state, and the names of its pieces. */
 export interface Drawn<State, Memory> {
   readonly state: State;
   readonly memory: Memory;
 }
 
 /**
- * How states of one shape are drawn: pure functions without DOM globals, so that they also run in Node.
- * States are known by their shape, so that copies of an environment under other names are drawn, too.
+ * Draws states of one shape: pure functions without DOM globals, so that they also run in Node. States are recognized by
+ * shape, so copies of an environment under other names are drawn, too.
  */
 export interface BoardKind<State = unknown, Memory = undefined> {
   readonly name: string;
   /** True if the structured state of an environment has this shape. */
   fits(state: JsonObject): boolean;
-  /** Names the pieces of a state, so that a piece that moved keeps its name and can slide. */
+  /** Names the pieces of a state, so that a moved piece keeps its name and can slide. */
   track?(state: State, before: Drawn<State, Memory> | undefined): Memory;
   draw(state: State, context: BoardContext<Memory>): VNode;
 }
@@ -36,7 +36,7 @@ export function has(state: JsonObject, ...keys: readonly string[]): boolean {
 
 const MAX_SIDE = 200;
 
-/** True if a value counts cells, tests or the like, and not more than can be drawn. */
+/** True for a count of cells, tests or the like that is small enough to draw. */
 export const isSide = (value: unknown): boolean =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_SIDE;
 
@@ -45,7 +45,7 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** `transform` of a piece at a place, in user units of its board. */
+/** `transform` of a piece at a position, in user units of its board. */
 export const at = (x: number, y: number): { readonly transform: string } => ({
   transform: `translate(${x}px, ${y}px)`,
 });

@@ -33,7 +33,7 @@ const KINDS = [
   program,
 ] as const;
 
-/** Kind of board for a state; text where its shape is not known. */
+/** Kind of board for a state; text for an unknown shape. */
 export function boardKindOf(state: unknown): BoardKind<unknown, unknown> {
   const kind = isObject(state) ? KINDS.find(each => each.fits(state)) : undefined;
   return (kind ?? plainText) as unknown as BoardKind<unknown, unknown>;
@@ -44,17 +44,17 @@ export interface BoardProps {
   readonly state: unknown;
   /** The observation as text, shown where there is no drawing for the state. */
   readonly text?: string;
-  /** Takes an action; absent where the board is only looked at. */
+  /** Takes an action; absent where the board is only viewed. */
   readonly act?: (action: Json) => void;
 }
 
-/** A state without its past: what `Board` shows first. */
+/** A state without a previous one: the first that `Board` shows. */
 export function drawBoard({ state, text, act }: BoardProps): VNode {
   const kind = boardKindOf(state);
   return kind.draw(state, { memory: kind.track?.(state, undefined), text, act });
 }
 
-/** A state that changes: pieces slide from where they were in the state shown before. */
+/** A changing state: pieces slide from their places in the previous state. */
 export class Board extends Component<BoardProps> {
   #kind: BoardKind<unknown, unknown> | undefined;
   #drawn: Drawn<unknown, unknown> | undefined;

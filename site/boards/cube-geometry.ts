@@ -15,11 +15,11 @@ export interface Turn {
   readonly axis: 0 | 1 | 2;
   /** Coordinate of the layer on the axis. */
   readonly layer: 1 | -1;
-  /** Seen against the axis: 1 counter-clockwise, -1 clockwise. */
+  /** Seen along the axis: 1 counter-clockwise, -1 clockwise. */
   readonly sense: 1 | -1;
 }
 
-/** For each face in the order U L F R B D: its normal, and the directions of its columns and rows as it is read. */
+/** For each face in the order U L F R B D: its normal, and the directions of its columns and rows in reading order. */
 const FACES: readonly (readonly [normal: Vector, right: Vector, down: Vector])[] = [
   [
     [0, 1, 0],
@@ -53,7 +53,7 @@ const FACES: readonly (readonly [normal: Vector, right: Vector, down: Vector])[]
   ],
 ];
 const SIDES = [-1, 1] as const;
-/** Stickers that may differ after a turn: the environment's B carries two of them the other way round. */
+/** Stickers that may differ after a turn: the environment's B swaps two of them. */
 const MAX_DIFFERENCES = 2;
 
 const add = (a: Vector, b: Vector, times = 1): Vector => [
@@ -100,7 +100,7 @@ const TURNS: readonly Turn[] = ([0, 1, 2] as const).flatMap(axis =>
   SIDES.flatMap(layer => SIDES.map(sense => ({ axis, layer, sense }))),
 );
 
-/** The stickers after a turn of a real cube. */
+/** The stickers after a turn of a physical cube. */
 function turned(stickers: string, turn: Turn): string {
   const places = new Map(FACETS.map(({ cubie, normal, sticker }) => [keyOf(cubie, normal), sticker]));
   const next = [...stickers];

@@ -10,7 +10,7 @@ interface CubeState {
   readonly faces: { readonly [face: string]: string };
 }
 
-/** The turn that led to a state, and a number that grows with each. */
+/** The turn that led to a state, and a counter of turns. */
 interface LastTurn {
   readonly turn: Turn | undefined;
   readonly count: number;
@@ -30,7 +30,7 @@ const STICKER = 0.86;
 const SCALE = 21.5;
 const WIDTH = 156;
 const HEIGHT = 168;
-/** From where the cube is seen: about the vertical axis, then towards the viewer, in radians. */
+/** Direction of the view: about the vertical axis, then towards the viewer, in radians. */
 const FRONT: View = { yaw: -0.62, pitch: 0.5, name: 'front' };
 const BACK: View = { yaw: Math.PI - 0.62, pitch: -0.5, name: 'back' };
 
@@ -61,7 +61,7 @@ interface CubeProps {
   readonly count: number;
 }
 
-/** Shows the turn that led here, once, unless its viewer wants no motion. */
+/** Animates the turn that led here, once, unless the viewer prefers reduced motion. */
 function TurningCube({ stickers, turn, count }: CubeProps): VNode {
   const [left, show] = useState({ count, share: 0 });
   useEffect(() => {
@@ -80,7 +80,7 @@ function TurningCube({ stickers, turn, count }: CubeProps): VNode {
   return drawCube(stickers, turn, left.count === count ? left.share : 0);
 }
 
-/** @param share how much of the turn is still to come, from 0 to 1 */
+/** @param share remaining share of the turn, from 0 to 1 */
 function drawCube(stickers: string, turn: Turn | undefined, share: number): VNode {
   return html`<svg
     class="board-svg cube" viewBox="0 0 ${2 * WIDTH} ${HEIGHT}" data-ratio=${(2 * WIDTH) / HEIGHT} aria-hidden="true"
@@ -113,7 +113,7 @@ function facetsOf({ yaw, pitch }: View, turn: Turn | undefined, share: number): 
     if (facet.sticker === undefined && share === 0) return [];
     const normal = place(facet.normal);
     if (normal[2] <= 0) return [];
-    // The layer that is nearer to the viewer is drawn last as a whole.
+    // The layer nearer to the viewer is drawn last, as a whole.
     const layer = turn ? look(axisOf(turn.axis))[2] * facet.cubie[turn.axis] : 0;
     const depth = Math.sign(layer) * 100 + place(facet.cubie)[2] * 2 + normal[2];
     return [{ facet, depth, corners: (half: number) => corners(facet, half, place) }];

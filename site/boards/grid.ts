@@ -14,7 +14,7 @@ interface GridProps {
   readonly rows: number;
   readonly cols: number;
   readonly name: string;
-  /** Changes with the level: then nothing slides. */
+  /** Changes with the level; nothing slides from level to level. */
   readonly level: string;
   readonly children?: ComponentChildren;
 }

@@ -6,7 +6,7 @@ import { actionButtons } from './panel.ts';
 interface HouseholdState {
   readonly task: { readonly type: string; readonly thing: string; readonly receptacle: string };
   readonly room: string;
-  /** The piece of furniture where the player stands; null in the middle of the room. */
+  /** The furniture where the player stands; null in the middle of the room. */
   readonly at: string | null;
   readonly carries: string | null;
   readonly report: string;
@@ -17,7 +17,7 @@ interface HouseholdState {
 
 const GO_TO = 'go to ';
 
-/** A room of a household: its furniture, where the player is, what is in hand; furniture and actions are clickable. */
+/** A room of a household: its furniture, the player's position, the carried thing; furniture and actions are clickable. */
 export const household: BoardKind<HouseholdState> = {
   name: 'household',
   fits: state => has(state, 'task', 'room', 'at', 'carries', 'receptacles', 'admissible'),

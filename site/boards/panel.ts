@@ -7,8 +7,8 @@ interface Actor {
 }
 
 /**
- * A row of actions as buttons; plain words where nobody acts.
- * @param prefix part of each action that its button leaves out
+ * A row of actions as buttons; plain words where the board is only viewed.
+ * @param prefix part of each action that its button omits
  */
 export function actionButtons(actions: readonly string[], { act }: Actor, prefix = ''): VNode {
   const text = (action: string) => action.slice(prefix.length);

@@ -15,7 +15,7 @@ interface ChoiceState {
 
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ';
 
-/** A question with one try; its choices, where it has some, are buttons. */
+/** A question with one try; its choices, if any, are buttons. */
 export const choiceQuestion: BoardKind<ChoiceState> = {
   name: 'choice-question',
   fits: state => has(state, 'question', 'choices', 'given'),
@@ -63,7 +63,7 @@ interface SearchState {
   readonly finished: { readonly answer: string; readonly reward: number } | null;
 }
 
-/** A question with the searches made for it and what the last one found. */
+/** A question with the searches made so far, and the result of the last one. */
 export const searchedQuestion: BoardKind<SearchState> = {
   name: 'searched-question',
   fits: state => has(state, 'question', 'queries', 'report'),
@@ -84,7 +84,7 @@ interface CountdownState {
   readonly answer: { readonly text: string; readonly value: number | null; readonly reward: number } | null;
 }
 
-/** Numbers as cards and the target they are to make. */
+/** Numbers as cards, and the target. */
 export const countdown: BoardKind<CountdownState> = {
   name: 'countdown',
   fits: state => has(state, 'nums', 'target', 'answer'),

@@ -11,13 +11,13 @@ interface ShopState {
     readonly asin: string | null;
     readonly detail: string | null;
   };
-  /** The page as it is read. */
+  /** The page's text. */
   readonly segments: readonly string[];
   /** Possible actions, `search[words]` for any search. */
   readonly actions: readonly string[];
 }
 
-/** A page, and what of it can be clicked. */
+/** A page, and its clickable parts. */
 interface ShopPage extends ShopState {
   readonly clickables: readonly string[];
 }
@@ -57,7 +57,7 @@ export const shopPage: BoardKind<ShopState> = {
 
 const click = (act: Act, text: string) => act && (() => act(`click[${text}]`));
 
-/** A button where somebody acts, else its words. */
+/** A button where actions are possible, otherwise its words. */
 function clickable(
   text: string,
   act: Act,
@@ -115,7 +115,7 @@ function results({ segments, clickables }: ShopPage, act: Act): VNode {
   </ul>`;
 }
 
-/** A picture for a product: shops have pictures, this catalogue has none, so its id chooses a color. */
+/** A placeholder picture for a product: the catalog has none, so the product's id chooses a color. */
 function thumbnail(asin: string): VNode {
   let hue = 0;
   for (const character of asin) hue = (hue * 31 + character.charCodeAt(0)) % 360;

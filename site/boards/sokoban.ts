@@ -67,7 +67,7 @@ function mortar([row, col]: Cell): string {
   }).join('');
 }
 
-/** A box that stands where one stood keeps its name; the one that moved has the name that is left. */
+/** A box that has not moved keeps its name; the moved one gets the remaining name. */
 function nameBoxes(state: SokobanState, before: Drawn<SokobanState, Boxes> | undefined): Boxes {
   const fresh = state.boxes.map((_, index) => `box ${index}`);
   if (!before || before.state.boxes.length !== fresh.length || levelOf(before.state) !== levelOf(state))

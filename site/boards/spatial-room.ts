@@ -11,7 +11,7 @@ interface Thing {
 }
 
 interface RoomState {
-  /** Holds the things that the player has seen. */
+  /** The things that the player has seen. */
   readonly room: { readonly size: number; readonly things: readonly Thing[] };
   readonly position: { readonly row: number; readonly col: number };
   readonly facing: keyof typeof ANGLES;
@@ -24,12 +24,12 @@ interface RoomState {
 /** Degrees, clockwise from north. */
 const ANGLES = { north: 0, east: 90, south: 180, west: 270 } as const;
 const FONT = 9.5;
-/** Width of a letter in parts of the size of its font. */
+/** Width of a letter as a share of its font size. */
 const LETTER = 0.58;
 const LABEL_WIDTH = 36;
 const TURNS = ['look', 'turn left', 'turn right', 'turn around'];
 
-/** A room from above, north up, with what the player has seen of it; the arrow points ahead. */
+/** A room from above, north up, as far as the player has seen it; the arrow points ahead. */
 export const spatialRoom: BoardKind<RoomState> = {
   name: 'spatial-room',
   fits: ({ room, ...state }) =>
@@ -68,7 +68,7 @@ function label({ name, row, col }: Thing): VNode {
   `;
 }
 
-/** The quarter of the room that lies ahead. */
+/** The quarter of the room ahead. */
 function sight(size: number, x: number, y: number, facing: RoomState['facing']): string {
   const far = 2 * size * CELL;
   const corners = {

@@ -24,7 +24,7 @@ const STEPS: { readonly [key: string]: readonly [number, number] } = {
   ArrowRight: [0, 1],
 };
 
-/** A Sudoku; a cell is chosen by click or arrow keys and filled by digits or the pad of numbers. */
+/** A Sudoku; cells are chosen by click or arrow keys and filled by digits or the number pad. */
 export const sudoku: BoardKind<SudokuState> = {
   name: 'sudoku',
   fits: state => has(state, 'puzzle', 'grid') && isSide(state.size),
@@ -76,7 +76,7 @@ function Sudoku({ state, act }: SudokuProps) {
   </div>`;
 }
 
-/** Arrow keys go from one number of the pad to the next, so that it is one tab stop. */
+/** Arrow keys move between the numbers of the pad, so that it is one tab stop. */
 function rove(event: KeyboardEvent): void {
   const step = STEPS[event.key];
   if (!step) return;
@@ -89,7 +89,7 @@ function rove(event: KeyboardEvent): void {
 
 interface Selection {
   readonly chosen: readonly [number, number];
-  /** First digit of a number that has two. */
+  /** First digit of a two-digit number. */
   readonly typed: string;
   choose(row: number, col: number): void;
 }

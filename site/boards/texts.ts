@@ -11,7 +11,7 @@ interface ProofState {
   readonly goals?: readonly string[];
 }
 
-/** A theorem, the tactics that were accepted, and what is left to prove, next to each other where there is room. */
+/** A theorem with the accepted tactics and the remaining goals, side by side where there is room. */
 export const proof: BoardKind<ProofState> = {
   name: 'proof',
   fits: state => has(state, 'statement', 'tactics', 'feedback'),
@@ -31,7 +31,7 @@ interface ProgramState {
   readonly outcome: { readonly passed: number; readonly total: number; readonly failure: string } | null;
 }
 
-/** A programming task and how many of its tests passed. */
+/** A programming task with the number of passed tests. */
 export const program: BoardKind<ProgramState> = {
   name: 'program',
   fits: ({ statement, starter, outcome }) =>

@@ -11,13 +11,13 @@ interface Tile {
   readonly value: number;
   /** Index of its cell, row by row. */
   readonly cell: number;
-  /** It came with this state, drawn or from two that merged. */
+  /** True if it came with this state, drawn or merged. */
   readonly born?: 'new' | 'merged';
 }
 
 interface Tiles {
   readonly tiles: readonly Tile[];
-  /** Tiles that have just merged, at the cell where they met. */
+  /** Tiles that have just merged, at their common cell. */
   readonly merged: readonly Tile[];
   readonly nextId: number;
 }
@@ -88,7 +88,7 @@ function fresh({ grid }: TilesState): Tiles {
   return { tiles, merged: [], nextId: grid.length ** 2 };
 }
 
-/** The tiles after a move, by their names; undefined where no single move leads from one state to the other. */
+/** The tiles after a move, by name; undefined where no single move leads from one state to the other. */
 function moved({ grid }: TilesState, before: Drawn<TilesState, Tiles>): Tiles | undefined {
   const size = grid.length;
   if (before.state.grid.length !== size) return undefined;

@@ -5,8 +5,8 @@ import { html } from './html.ts';
 const SHOWN_MS = 2000;
 
 /**
- * Puts the text of an element into the clipboard, or selects it where the browser keeps its clipboard from the page.
- * @param say shows what happened, and after a while again what the button does
+ * Copies the text of an element to the clipboard, or selects it where the browser denies access to the clipboard.
+ * @param say shows the result, and after a while the button's label again
  */
 async function copyText(source: HTMLElement, say: (text: string) => void): Promise<void> {
   try {
@@ -25,7 +25,7 @@ interface CopyButtonProps {
   readonly what: string;
 }
 
-/** A button that puts text into the clipboard and says so. */
+/** A button that copies text to the clipboard and says so. */
 export function CopyButton({ source, what }: CopyButtonProps) {
   const [text, say] = useState('Copy');
   return html`<button type="button" class="quiet small" onClick=${() => copyText(source.current!, say)}>

@@ -1,4 +1,4 @@
-/** Words for the caps of the trainer; environments describe their own ends. */
+/** Words for the trainer's caps; environments describe their own ends. */
 const PHRASES: Meanings = {
   max_actions: 'Used up its actions',
   max_turns: 'Ran out of turns',
@@ -9,19 +9,19 @@ export interface Meanings {
   readonly [name: string]: string;
 }
 
-/** An end as people read it. */
+/** An end in words. */
 export interface EpisodeEnd {
   readonly success: boolean | null;
-  /** A sentence without its full stop, e.g. `Fell into a hole`. */
+  /** A sentence without its period, e.g. `Fell into a hole`. */
   readonly text: string;
 }
 
-/** Facts of an episode that say how it ended. */
+/** Facts about an episode's end. */
 export interface EndedEpisode {
-  /** Null where the file of another program does not say. */
+  /** Null where another program's file does not say. */
   readonly success: boolean | null;
   readonly terminated: boolean;
-  /** Name that the environment or the trainer returned; absent in records of older versions. */
+  /** Name from the environment or the trainer; absent in records of older versions. */
   readonly ended_by?: string | null;
 }
 
@@ -35,7 +35,7 @@ export function episodeEnd(
   return { success, text: name == null ? plain : endText(name, meanings) };
 }
 
-/** An end by its name; one without a meaning is shown as it is: `fell_into_hole` → `Fell into hole`. */
+/** An end by its name; one without a description is shown by its name: `fell_into_hole` → `Fell into hole`. */
 export function endText(name: string, meanings: Meanings = {}): string {
   const known = [meanings, PHRASES].find(words => Object.hasOwn(words, name))?.[name];
   const words = known ?? name.replaceAll('_', ' ');
@@ -50,7 +50,7 @@ export interface SuccessMark {
   readonly tone: string;
 }
 
-/** The mark of an episode's success; a plain one where that is not known. */
+/** The mark of an episode's success; a neutral one where unknown. */
 export function successMark(success: boolean | null): SuccessMark {
   if (success === null) return { word: 'success unknown', sign: '·', tone: '' };
   return success

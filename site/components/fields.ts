@@ -3,9 +3,9 @@ import type { Json } from '../../shared/json.ts';
 import { html } from './html.ts';
 import { useUniqueId } from './store.ts';
 
-/** A text that is no JSON. */
+/** A text that is not JSON. */
 export class NotJson extends Error {
-  /** Position at which the parser stopped, if it reports one. */
+  /** Position where the parser stopped, if it reports one. */
   readonly position: number | undefined;
 
   constructor(what: string, cause: unknown) {
@@ -30,7 +30,7 @@ export const jsonText = (value: unknown): string => JSON.stringify(value, null, 
 
 export type Field = HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement;
 
-/** Text of the field that an event comes from. */
+/** Text of the field that sent an event. */
 export const textOf = (event: Event): string => (event.currentTarget as Field).value;
 
 interface CodeFieldProps {
@@ -40,14 +40,14 @@ interface CodeFieldProps {
   readonly rows: number;
   /** Error of the text. */
   readonly error?: string;
-  /** Below the field. */
+  /** Shown below the field. */
   readonly hint?: string;
   readonly field?: RefObject<HTMLTextAreaElement>;
-  /** Lines are not wrapped, as in a program. */
+  /** True for long lines without wrapping, as in a program. */
   readonly isProgram?: boolean;
 }
 
-/** A labeled field for JSON or other code, which shows below what is wrong. */
+/** A labeled field for JSON or other code, with its fault below. */
 export function CodeField({ label, text, onText, rows, error, hint, field, isProgram }: CodeFieldProps) {
   const id = useUniqueId();
   return html`<div class="field">
@@ -70,13 +70,13 @@ export function selectRange(area: HTMLTextAreaElement, start: number, end: numbe
   area.scrollTop = Math.max(0, line * lineHeight - area.clientHeight / 3);
 }
 
-/** Goes to the place where a parser stopped, or to the field. */
+/** Moves to the place where a parser stopped, or to the field. */
 export function revealFault(area: HTMLTextAreaElement, { position }: NotJson): void {
   if (position === undefined) area.focus();
   else selectRange(area, position, position + 1);
 }
 
-/** As much of a JSON Schema as fields are made from; the server checks the rest. */
+/** The part of JSON Schema that fields are made from; the server checks the rest. */
 export interface FieldSchema {
   readonly type?: string;
   readonly description?: string;
@@ -88,7 +88,7 @@ export interface FieldSchema {
   readonly properties?: { readonly [name: string]: FieldSchema };
 }
 
-/** Values that a schema allows, where it lists them. */
+/** The values that a schema lists. */
 function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
   if (schema.enum) return schema.enum;
   if (schema.anyOf?.every(option => option.const !== undefined))
@@ -99,11 +99,14 @@ function choicesOf(schema: FieldSchema): readonly Json[] | undefined {
 const isNumeric = ({ type }: FieldSchema): boolean => type === 'number' || type === 'integer';
 const isText = (schema: FieldSchema): boolean => schema.type === 'string' && !choicesOf(schema);
 
-/** A value as the field of a schema has it. */
+/** A value as a schema's field shows it. */
 export const fieldText = (schema: FieldSchema, value: Json): string =>
   isText(schema) ? String(value) : JSON.stringify(value);
 
-/** Entered value; undefined for an empty field. @throws NotJson */
+/**
+ * The entered value; undefined for an empty field.
+ * @throws NotJson
+ */
 export function fieldValue(schema: FieldSchema, name: string, text: string): Json | undefined {
   if (isText(schema)) return text;
   if (isNumeric(schema) && !choicesOf(schema)) return text === '' ? undefined : Number(text);
@@ -148,7 +151,7 @@ function control(schema: FieldSchema, text: string, attributes: object) {
       return html`<option key=${value} value=${value} selected=${value === text}>${String(choice)}</option>`;
     })}</select>`;
   }
-  // Bounds are hints for the arrows of the field; the server judges what is sent.
+  // Bounds are hints for the field's arrows; the server checks the value.
   if (isNumeric(schema))
     return html`<input ...${attributes} type="number" step=${schema.type === 'integer' ? 1 : 'any'} min=${schema.minimum}
       max=${schema.maximum} value=${text} />`;

@@ -16,7 +16,7 @@ interface SiteLinks {
 }
 
 interface SiteHeaderProps extends SiteLinks {
-  /** Absent on a page that the header does not name. */
+  /** Absent on a page without an entry in the header. */
   readonly current?: SitePage;
   /** Shown at the right, before the theme button. */
   readonly children?: ComponentChildren;
@@ -29,7 +29,7 @@ function pageAddress(page: SitePage, { server, runs }: SiteLinks): string | unde
   return page === 'Docs' ? `${server}docs/` : `${server}#/${page.toLowerCase()}`;
 }
 
-/** The header that every page of the site has: its pages, and the theme. */
+/** The header of every page: links to the pages, and the theme. */
 export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
   const pages = SITE_PAGES.flatMap(page => {
     const address = pageAddress(page, links);
@@ -47,7 +47,7 @@ export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
   </header>`;
 }
 
-/** The sign of the project, as in `mark.svg`; part of the page, so that an exported site needs no file for it. */
+/** The project's logo, as in `mark.svg`; inline, so that an exported site needs no file for it. */
 function Mark() {
   return html`<svg viewBox="0 0 32 32" width="28" height="28" aria-hidden="true">
     <rect width="32" height="32" rx="8" fill="#17705f" />

@@ -4,8 +4,8 @@ import { h, type VNode } from 'preact';
 type Html = (parts: TemplateStringsArray, ...values: unknown[]) => VNode;
 
 /**
- * Markup in a template literal, without a build step: `` html`<p class="fine">${text}</p>` ``. Values are escaped; a
- * function under `onClick` and the like listens.
+ * Markup in a template literal, without a build step: `` html`<p class="fine">${text}</p>` ``. Values are escaped; a function
+ * as `onClick` and the like is a listener.
  */
-// The package declares the types of its ES module for CommonJS only.
+// The package declares its ES module's types for CommonJS only.
 export const html = (htm as unknown as { bind(create: typeof h): Html }).bind(h);

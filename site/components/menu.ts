@@ -7,7 +7,7 @@ interface MenuProps {
   readonly children?: ComponentChildren;
 }
 
-/** A button that opens a panel; Escape and a press elsewhere close it. */
+/** A button that opens a panel; Escape and a click elsewhere close it. */
 export function Menu({ label, children }: MenuProps) {
   const place = useRef<HTMLDetailsElement>(null);
   useEffect(() => {

@@ -2,8 +2,8 @@ import type { RefObject } from 'preact';
 import { useEffect, useReducer, useRef } from 'preact/hooks';
 
 /**
- * A value that keeps still while a pointer is pressed on an element: what moves or goes away between press and release
- * gets no click. Of several changes in that time the last one is shown.
+ * A value that does not change while a pointer is pressed on an element: an element that moves or disappears between press
+ * and release gets no click. Of several changes in that time the last one is shown.
  */
 export function useHeld<T>(place: RefObject<HTMLElement | null>, value: T): T {
   const [, redraw] = useReducer((count: number) => count + 1, 0);

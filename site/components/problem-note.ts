@@ -3,10 +3,10 @@ import { html } from './html.ts';
 import { type ProblemReply, RequestFailed } from './request.ts';
 import { withUnit } from './with-unit.ts';
 
-/** One thing that is wrong, with a JSON pointer to it in what was sent. */
+/** One fault, with a JSON pointer to it in the request. */
 export type Violation = NonNullable<ProblemReply['errors']>[number];
 
-/** Advice for this page, in place of details from the server that name its routes. */
+/** Advice for this page, which replaces server details that name routes. */
 const PAGE_ADVICE: { readonly [code: string]: string } = {
   environment_exists:
     'An environment has this id already. Press Replace to put your definition in its place, or choose another id.',
@@ -15,15 +15,15 @@ const PAGE_ADVICE: { readonly [code: string]: string } = {
     'Sessions of this environment are open. Wait until they end (Watch shows them), then press the button again.',
 };
 
-/** Line of a script, as the checker names it. */
+/** Line of a script, as the checker reports it. */
 export const LINE = /line (\d+)/;
 
 interface ProblemNoteProps {
   /** An error; undefined while there is none. */
   readonly problem: unknown;
-  /** Leads to the place of a violation; without it their pointers are only named. */
+  /** Moves to the place of a violation; without it pointers are only shown. */
   readonly reveal?: (violation: Violation) => void;
-  /** A way out, after the report. */
+  /** A remedy, after the report. */
   readonly advice?: string;
 }
 

@@ -1,10 +1,10 @@
 import type { components } from '../../openapi/schema.d.ts';
 
-/** Error as a reader sees it; `code` and `trace_id` are absent where the reply was no problem document. */
+/** Error as a reader sees it; `code` and `trace_id` are absent where the reply was not a problem document. */
 export type ProblemReply = Pick<components['schemas']['Problem'], 'title' | 'detail' | 'status' | 'errors'> &
   Partial<Pick<components['schemas']['Problem'], 'code' | 'trace_id' | 'retry_after_s'>>;
 
-/** The server refused a request, or failed. */
+/** The server rejected a request, or failed. */
 export class RequestFailed extends Error {
   readonly problem: ProblemReply;
 
@@ -23,9 +23,9 @@ export class ServerAway extends Error {
   }
 }
 
-/** Key under which browsers keep the token, as long as the tab is open. */
+/** Key under which browsers keep the token while the tab is open. */
 const TOKEN_KEY = 'ragen-token';
-/** Characters shown of a reply that is no problem document. */
+/** Characters shown of a reply that is not a problem document. */
 const MAX_REPLY_LENGTH = 500;
 
 /** The token of this tab; empty where there is none. */
@@ -42,7 +42,10 @@ export interface RequestOptions extends Pick<RequestInit, 'method' | 'signal' | 
   readonly body?: unknown;
 }
 
-/** Asks a server with the token of this tab. @throws ServerAway */
+/**
+ * Sends a request with this tab's token.
+ * @throws ServerAway
+ */
 export async function ask(url: string, { body, ...init }: RequestOptions = {}): Promise<Response> {
   const headers = {
     ...(body !== undefined && { 'content-type': 'application/json' }),
@@ -59,7 +62,10 @@ export async function ask(url: string, { body, ...init }: RequestOptions = {}): 
   }
 }
 
-/** The text of a reply. @throws ServerAway where it breaks off */
+/**
+ * The text of a reply.
+ * @throws ServerAway where it breaks off
+ */
 export function textOfReply(response: Response): Promise<string> {
   return response.text().catch(cause => {
     throw new ServerAway(cause);
@@ -76,7 +82,7 @@ export function failureOf(
   try {
     said = JSON.parse(text);
   } catch {
-    // No JSON: the text itself says what is wrong.
+    // Not JSON: the text itself is the message.
   }
   const { title, detail = title } = said ?? {};
   return new RequestFailed({

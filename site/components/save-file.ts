@@ -1,7 +1,7 @@
-/** Long enough for a browser that asks where to save. */
+/** Milliseconds, enough for a browser that asks where to save. */
 const KEEP_MS = 60_000;
 
-/** Lets the browser save something as a file; a name has no characters that file systems refuse. */
+/** Offers a file for download; characters that file systems reject are replaced in its name. */
 export function saveFile(name: string, content: Blob): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(content);

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useReducer, useState } from 'preact/hooks';
 
-/** State that only a pure reducer changes; dispatches `change` when it did. */
+/** State that only a pure reducer changes; dispatches `change` when it has changed. */
 export class Store<State, Action> extends EventTarget {
   readonly #reduce: (state: State, action: Action) => State;
   #state: State;
@@ -23,7 +23,7 @@ export class Store<State, Action> extends EventTarget {
   }
 }
 
-/** Draws a component again whenever a target dispatches an event. */
+/** Renders a component again whenever a target dispatches an event. */
 export function useEvent(target: EventTarget, type: string): void {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   useLayoutEffect(() => {
@@ -32,13 +32,13 @@ export function useEvent(target: EventTarget, type: string): void {
   }, [target, type]);
 }
 
-/** State of a store; the component is drawn again with every change. */
+/** State of a store; the component is rendered again with every change. */
 export function useStore<State, Action>(store: Store<State, Action>): State {
   const { state } = store;
   const [, redraw] = useReducer((count: number) => count + 1, 0);
   useLayoutEffect(() => {
     store.addEventListener('change', redraw);
-    // An effect of a child may have changed it meanwhile.
+    // A child's effect may have changed it meanwhile.
     if (store.state !== state) redraw(undefined);
     return () => store.removeEventListener('change', redraw);
   }, [store]);
@@ -47,7 +47,7 @@ export function useStore<State, Action>(store: Store<State, Action>): State {
 
 let ids = 0;
 
-/** An id that no other element has. Those of `useId` repeat where a page has several roots, as the playground has. */
+/** A unique element id. The ids of `useId` repeat where a page has several roots, as the playground has. */
 export function useUniqueId(): string {
   return useState(() => `e${++ids}`)[0];
 }

@@ -1,6 +1,6 @@
 export type Theme = 'light' | 'dark';
 
-/** Key under which a browser keeps the theme that its user chose; absent while the system's theme applies. */
+/** Key under which a browser keeps the chosen theme; absent while the system's theme applies. */
 const KEY = 'ragen-theme';
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
@@ -32,5 +32,5 @@ function apply(): void {
   else delete document.documentElement.dataset.theme;
 }
 
-// Pages load this file alone before they paint: it imports nothing.
+// Pages load this file alone before they paint, so it imports nothing.
 apply();

@@ -8,7 +8,7 @@ import { formatValue } from './format.ts';
 import { actionsOf, type KeyedAction, keyedActions, MAX_BUTTONS, spaceOf } from './keys.ts';
 import type { Environment } from './wire.ts';
 
-/** Texts that may be longer than this begin in a field of several lines. */
+/** Longest text for which a one-line field is used. */
 const LONG_TEXT = 4000;
 const ARROW_PAD = 4;
 
@@ -18,22 +18,22 @@ interface PadProps {
 }
 
 interface ActionPadProps extends PadProps {
-  /** The task, where programs are written. */
+  /** The programming task, where programs are written. */
   readonly task?: ProgramTask;
   /** Name of the group. */
   readonly label?: string;
 }
 
-/** Ways to act, as the action space has them: buttons with keys, a field for text, an editor, or JSON. */
+/** Ways to act, by the action space: buttons with keys, a text field, an editor, or JSON. */
 export function ActionPad({ environment, act, task, label = 'Actions' }: ActionPadProps) {
   return html`<div class="stack pad" role="group" aria-label=${label}>
     ${task ? html`<${ProgramPad} key=${task.statement} environment=${environment} act=${act} task=${task} />` : pad(environment, act)}
   </div>`;
 }
 
-/** An editor that begins with the signature, or with the program that was written before. */
+/** An editor that begins with the signature, or with the program written before. */
 function ProgramPad({ environment, act, task }: PadProps & { readonly task: ProgramTask }) {
-  // It outlives a draw: the editor reports faster than the page is drawn.
+  // Kept between renders: the editor reports faster than the page is rendered.
   const text = useRef<string | undefined>(undefined);
   text.current ??= keptProgram(task) ?? startOf(task);
   const [isMissing, miss] = useState(false);
@@ -108,7 +108,7 @@ function TextPad({ environment, max, act, start = '' }: TextPadProps) {
   const [text, write] = useState(start);
   const [several, setSeveral] = useState(max > LONG_TEXT);
   const place = useRef<HTMLDivElement>(null);
-  // What a button below writes is gone on with in the field.
+  // The text of a button below continues in the field.
   const [filled, fill] = useState(0);
   useLayoutEffect(() => {
     if (filled > 0 && text !== '') place.current!.querySelector<HTMLElement>('[data-action-field]')?.focus();
@@ -138,7 +138,7 @@ interface LineProps {
   readonly children?: unknown;
 }
 
-/** A field with a button; what is in it is sent and stays selected, to be typed over. */
+/** A field with a button; its text is sent and stays selected, to be typed over. */
 function Line({ text, onText, send, several, list, placeholder, children }: LineProps) {
   const id = useUniqueId();
   const field = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
@@ -196,7 +196,7 @@ function JsonPad({ environment, label, act }: PadProps & { readonly label: strin
   </form>`;
 }
 
-/** A field for any JSON, folded away; nothing where the pad is one. */
+/** A collapsed field for any JSON; nothing where the pad already is one. */
 export function AnyAction({ environment, act }: PadProps) {
   const { type } = spaceOf(environment);
   if (type !== 'Discrete' && type !== 'Text') return null;

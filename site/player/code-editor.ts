@@ -4,18 +4,18 @@ import type * as CodeMirror from './codemirror.d.mts';
 
 interface CodeEditorProps {
   readonly label: string;
-  /** Text that it begins with. */
+  /** Initial text. */
   readonly start: string;
   readonly onText: (text: string) => void;
-  /** Ctrl+Enter was pressed. */
+  /** Called on Ctrl+Enter. */
   readonly send: () => void;
   /** Called where the editor cannot be loaded. */
   readonly onfail: () => void;
 }
 
 /**
- * An editor for Python, loaded when it is first shown. It is in a shadow tree, because CodeMirror's style elements would
- * break the page's policy, and its adopted sheets do not.
+ * An editor for Python, loaded when first shown. It is in a shadow tree, because CodeMirror's style elements would break the
+ * page's policy, and its adopted sheets do not.
  */
 export function CodeEditor(props: CodeEditorProps) {
   const place = useRef<HTMLDivElement>(null);
@@ -56,7 +56,7 @@ function openEditor(
   { label, start, onText, send }: Omit<CodeEditorProps, 'onfail'>,
 ): CodeMirror.EditorView {
   const root = place.shadowRoot ?? place.attachShadow({ mode: 'open' });
-  // Colors of the page's tokens, so that both themes apply.
+  // Colors from the page's tokens, so that both themes apply.
   const { function: functionOf, definition, special, variableName } = tags;
   const names = [functionOf(variableName), functionOf(definition(variableName)), tags.className];
   const colors = [
@@ -126,11 +126,11 @@ function openEditor(
 /** A task that is answered by a program. */
 export interface ProgramTask {
   readonly statement: string;
-  /** Code that a program may start from; empty where there is none. */
+  /** Starter code; empty where there is none. */
   readonly starter: string;
 }
 
-/** The program that an editor begins with: the signature, and a line for the body. */
+/** The editor's initial program: the signature, and a line for the body. */
 export function startOf({ starter }: ProgramTask): string {
   const text = starter.trimEnd();
   if (!text.endsWith(':')) return starter;
@@ -139,15 +139,15 @@ export function startOf({ starter }: ProgramTask): string {
   return `${text}\n${' '.repeat(indent + 4)}`;
 }
 
-/** Programs that are kept, so that a reload does not lose them. */
+/** Most stored programs, so that a reload does not lose them. */
 const MAX_KEPT = 20;
 const KEY = 'ragen-programs';
 
-/** Characters of a statement that identify its task. */
+/** Length of the statement's beginning that identifies its task. */
 const MAX_NAME_LENGTH = 500;
 
 interface KeptProgram {
-  /** Statement of the task, cut. */
+  /** The beginning of a task's statement. */
   readonly task: string;
   readonly text: string;
 }
@@ -164,17 +164,17 @@ function keptPrograms(): readonly KeptProgram[] {
 const nameOf = ({ statement }: ProgramTask): string =>
   `${statement.length} ${statement.slice(0, MAX_NAME_LENGTH)}`;
 
-/** The program that was written for a task; undefined where there is none. */
+/** The stored program for a task; undefined where there is none. */
 export const keptProgram = (task: ProgramTask): string | undefined =>
   keptPrograms().find(each => each.task === nameOf(task))?.text;
 
-/** Keeps a program in the browser; the oldest goes. */
+/** Stores a program in the browser; the oldest is dropped. */
 export function keepProgram(task: ProgramTask, text: string): void {
   const name = nameOf(task);
   const others = keptPrograms().filter(each => each.task !== name);
   try {
     localStorage.setItem(KEY, JSON.stringify([{ task: name, text }, ...others].slice(0, MAX_KEPT)));
   } catch {
-    // The browser keeps nothing for this page: the program stays until it is left.
+    // The browser stores nothing for this page: the program lasts until the page is left.
   }
 }

@@ -28,14 +28,14 @@ export function describe(
   return server.run('describe_environment', { env_id: envId, config, wrappers });
 }
 
-/** The session of an episode that the visitor plays: asks the server, and keeps the snapshots that lead back. */
+/** The session of a visitor's episode: sends requests, and keeps the snapshots for Undo. */
 export class Episode {
   readonly #server: EnvironmentServer;
   #state: EpisodeState;
-  /** Snapshots by the number of steps taken before them. */
+  /** Snapshots by the number of steps before them. */
   #snapshots: Promise<string | undefined>[] = [];
   #snapshotsTaken = 0;
-  /** Called when a snapshot was taken or refused after its step was shown. */
+  /** Called when a snapshot was taken or rejected after its step was shown. */
   onsnapshot: () => void = () => {};
 
   private constructor(server: EnvironmentServer, state: EpisodeState) {
@@ -109,7 +109,10 @@ export class Episode {
     await this.#look();
   }
 
-  /** Takes actions from the start that were taken before, unseen. @throws RequestFailed when one is refused */
+  /**
+   * Repeats earlier actions from the start without showing them.
+   * @throws RequestFailed when one is rejected
+   */
   async repeat(actions: readonly Json[]): Promise<void> {
     const first = await this.#snapshots[0];
     const { session, environment } = this.#state;
@@ -159,12 +162,12 @@ export class Episode {
     return this.#state.moves.length;
   }
 
-  /** Asks how the state is as plain data. */
+  /** Requests the state as plain data. */
   async #look(): Promise<void> {
     this.#apply({ type: 'seen', structured: await this.#run('render', { mode: 'structured' }) });
   }
 
-  /** Takes over what somebody else did in this session, by curl for example. */
+  /** Adds steps that somebody else took in this session, by curl for example. */
   async #reread(): Promise<void> {
     const { session_id } = this.#state.session;
     const [trajectory, detail] = await this.#server.batch([

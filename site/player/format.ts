@@ -3,12 +3,12 @@ import type { Environment, PlayedStep } from './wire.ts';
 
 const SIGNIFICANT = 6;
 
-/** A number for reading: six digits that matter, a real minus sign. */
+/** A number for reading: six significant digits, a real minus sign. */
 export function formatNumber(value: number): string {
   return String(Number(value.toPrecision(SIGNIFICANT))).replace('-', '−');
 }
 
-/** An action or observation for reading, cut where it is endless: text as it is, everything else as JSON. */
+/** An action or observation for reading, cut at a limit: text unchanged, everything else as JSON. */
 export function formatValue(value: unknown, indent?: number, length?: number): string {
   return shortened(typeof value === 'string' ? value : (JSON.stringify(value, null, indent) ?? ''), length);
 }
@@ -19,7 +19,7 @@ export interface EpisodeStatus {
   readonly tone: 'plain' | 'good' | 'bad' | 'warn';
 }
 
-/** In a word, how the last step left an episode. */
+/** In a word, the status of an episode after the last step. */
 export function episodeStatus(last: {
   readonly terminated?: boolean;
   readonly truncated?: boolean;
@@ -31,7 +31,7 @@ export function episodeStatus(last: {
   return { text: 'in progress', tone: 'plain' };
 }
 
-/** Remark on an action that was invalid or had no effect; empty for others. */
+/** Remark on an invalid or ineffective action; empty for others. */
 export function actionRemark(info: {
   readonly action_is_valid?: boolean;
   readonly action_is_effective?: boolean;
@@ -45,10 +45,10 @@ export function remark(move: PlayedStep): string {
   return move.terminated || move.truncated ? episodeStatus(move).text : actionRemark(move.info);
 }
 
-/** Characters read out of an observation. */
+/** Characters of an observation that are announced. */
 const MAX_READING_LENGTH = 300;
 
-/** The last step of an episode in words, for those who hear the page; with the observation where actions are written, too. */
+/** The last step of an episode in words for screen readers; with the observation where actions are written. */
 export function stepReport(
   { actions }: Pick<Environment, 'actions'>,
   moves: readonly PlayedStep[],
@@ -68,7 +68,7 @@ export function stepReport(
 
 export type NamedActions = Pick<Environment, 'actions' | 'action_space'>;
 
-/** An action for reading: the name of one that was sent as a number, where the environment has one. */
+/** An action for reading: by name, if it was sent as a number and the environment has names. */
 export function namedAction<T>({ actions, action_space }: NamedActions, action: T): T | string {
   const { start = 0 } = action_space.gymnasium as { readonly start?: number };
   return (typeof action === 'number' ? actions?.[action - start] : undefined) ?? action;

@@ -5,17 +5,17 @@ import type { Environment } from './wire.ts';
 export interface PlayKey {
   /** As {@link keyOf} names it. */
   readonly name: string;
-  /** As buttons show it. */
+  /** Its label on buttons. */
   readonly hint: string;
 }
 
-/** An action that is offered, with its key where it has one. */
+/** An offered action, with its key where it has one. */
 export interface KeyedAction {
   readonly action: Json;
   readonly key: PlayKey | undefined;
 }
 
-/** Actions that are offered as buttons; above it a field with suggestions is handier. */
+/** Most actions shown as buttons; for more, a field with suggestions is handier. */
 export const MAX_BUTTONS = 40;
 
 export type ActionSpace =
@@ -33,7 +33,7 @@ export function actionsOf(environment: Environment): readonly Json[] {
   return environment.actions ?? Array.from({ length: space.n }, (_, index) => space.start + index);
 }
 
-/** Actions with their keys; none where there are too many for buttons. */
+/** Actions with their keys; empty where there are too many for buttons. */
 export function keyedActions(environment: Environment): readonly KeyedAction[] {
   const actions = actionsOf(environment);
   if (actions.length > MAX_BUTTONS) return [];
@@ -41,7 +41,7 @@ export function keyedActions(environment: Environment): readonly KeyedAction[] {
   return actions.map((action, index) => ({ action, key: keys[index] }));
 }
 
-/** The action that a key takes. */
+/** The action of a key. */
 export const actionOfKey = (environment: Environment, name: string): Json | undefined =>
   keyedActions(environment).find(({ key }) => key?.name === name)?.action;
 
@@ -55,11 +55,11 @@ const ARROWS: { readonly [direction: string]: PlayKey } = {
   west: { name: 'ArrowLeft', hint: '←' },
   east: { name: 'ArrowRight', hint: '→' },
 };
-/** A letter, perhaps with a mark for the opposite action, as the turns of a cube are written. */
+/** A letter, perhaps with a mark for the opposite action, as in cube notation. */
 const LETTER = /^([A-Za-z])(['’]?)$/;
 const DIGITS = '1234567890';
 
-/** The key of every action, by position; undefined where there are more actions than keys. */
+/** The key of every action, by index; undefined where there are more actions than keys. */
 export function keysFor(names: readonly string[]): (PlayKey | undefined)[] {
   const arrows = names.map(name => ARROWS[name.toLowerCase()]);
   if (
@@ -91,7 +91,7 @@ function withDigits(keys: readonly (PlayKey | undefined)[]): (PlayKey | undefine
   });
 }
 
-/** The name of the key that was pressed; undefined where a shortcut of the browser was meant. */
+/** The name of the pressed key; undefined for a browser shortcut. */
 export function keyOf(
   event: Pick<KeyboardEvent, 'key' | 'shiftKey' | 'ctrlKey' | 'altKey' | 'metaKey'>,
 ): string | undefined {
@@ -100,10 +100,10 @@ export function keyOf(
   return /^[a-z]$/i.test(key) ? `${event.shiftKey ? 'Shift+' : ''}${key.toLowerCase()}` : key;
 }
 
-/** Pixels that a finger moves at least in a swipe. */
+/** Shortest distance of a swipe, in pixels. */
 const MIN_SWIPE = 24;
 
-/** The key that a swipe means; undefined for a tap, and for a move in no clear direction. */
+/** The arrow key of a swipe; undefined for a tap, and for a move without a clear direction. */
 export function keyOfSwipe(right: number, down: number): string | undefined {
   const [across, along] = [Math.abs(right), Math.abs(down)];
   if (Math.max(across, along) < MIN_SWIPE || Math.max(across, along) < 1.5 * Math.min(across, along))

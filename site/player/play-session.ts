@@ -20,40 +20,40 @@ import {
 import { type PlayRequest, Setup } from './setup.ts';
 import type { Environment } from './wire.ts';
 
-/** Actions that wait for the one in progress. */
+/** Most waiting actions. */
 const MAX_WAITING = 32;
-/** After so long without a reply the page says that it waits, in milliseconds. */
+/** Milliseconds without a reply after which the page says that it waits. */
 const PENDING_AFTER_MS = 250;
 
-/** Problems of a session that is there no more. */
+/** Problems of a session that no longer exists. */
 const GONE: ReadonlySet<string | undefined> = new Set([
   'unknown_session',
   'session_expired',
   'session_closed',
 ]);
 
-/** The game of the visitor: opens sessions, queues actions, and keeps the state that the view shows. */
+/** The visitor's game: opens sessions, queues actions, and keeps the state that the view shows. */
 export class PlaySession {
   readonly #server: EnvironmentServer;
   readonly store: Store<PlayState, PlayEvent> = new Store(reducePlay, NOTHING_PLAYED);
   setup: Setup | undefined;
-  /** Reads out to those who do not see the page. */
+  /** Announces a text to screen readers. */
   announce: (text: string) => void = () => {};
-  /** Called after each change with what leads to the episode as it is. */
+  /** Called after each change with the address of the current episode. */
   onchange: (start: PlayStart) => void = () => {};
-  /** Steps that are not taken back: they were taken elsewhere. */
+  /** Steps that Undo does not take back: they were taken elsewhere. */
   floor = 0;
   #episode: Episode | undefined;
   readonly #queue = new SerialQueue();
-  /** Grows with each start; what was in progress before it comes too late. */
+  /** Grows with each start; results of earlier work are then ignored. */
   #turn = 0;
   /** Grows whenever waiting actions are dropped. */
   #drops = 0;
-  /** Sessions that the server was asked for. */
+  /** Sessions being opened. */
   #beginning = 0;
-  /** Things in progress that the visitor waits for. */
+  /** Number of pending requests that the visitor waits for. */
   #underWay = 0;
-  /** Grows with each stop: what a policy would have done before it comes too late. */
+  /** Grows with each stop; a policy's pending step is then ignored. */
   #stops = 0;
 
   constructor(server: EnvironmentServer) {
@@ -69,7 +69,7 @@ export class PlaySession {
     return this.store.state;
   }
 
-  /** Opens a session of an environment; the focus goes to where it is played. */
+  /** Opens a session of an environment and moves the focus to its board. */
   async open(request: PlayRequest): Promise<void> {
     this.close();
     const turn = this.#turn;
@@ -107,7 +107,7 @@ export class PlaySession {
     this.store.dispatch({ type: 'focus' });
   }
 
-  /** A new session with what is set, in the place of the one that there is. */
+  /** Replaces the session by a new one with the current settings. */
   async startOver(seed: number | undefined): Promise<void> {
     const turn = ++this.#turn;
     this.#dropWaiting();
@@ -116,7 +116,7 @@ export class PlaySession {
     this.store.dispatch({ type: 'starting over' });
     try {
       const begun = this.#begin(seed);
-      // What is done next is done in the new episode.
+      // Later actions go to the new episode.
       this.#queue.run(() => Promise.allSettled([begun]));
       await begun;
       if (turn === this.#turn && old !== this.#episode) await old?.close();
@@ -138,7 +138,7 @@ export class PlaySession {
     }
   }
 
-  /** A new session; undefined when the settings were refused, which their fields show. */
+  /** A new session; undefined when the settings were rejected, which their fields show. */
   async #ask(setup: Setup, seed: number | undefined, actions: readonly Json[]): Promise<Episode | undefined> {
     const checked = await setup.check();
     if (!checked) return undefined;
@@ -167,7 +167,7 @@ export class PlaySession {
     this.onchange(playStartOf(state));
   }
 
-  /** From the end of an episode to the next one, with the focus where it is played. */
+  /** Starts the next episode after an end, and moves the focus to its board. */
   async startAgain(seed: number | undefined): Promise<void> {
     await this.reset(seed);
     this.focus();
@@ -181,10 +181,10 @@ export class PlaySession {
     this.announce(`A new episode with seed ${this.#episode?.state.session.seed ?? 'none'}.`);
   }
 
-  /** Takes an action when those before it are done; true while the episode continues. */
+  /** Takes an action after the earlier ones; true while the episode continues. */
   act(action: Json): Promise<boolean> {
     const { episode, waiting } = this.#state;
-    // A key that comes late is no mistake.
+    // A key that comes late is not a mistake.
     if (!episode || isOver(episode)) return Promise.resolve(false);
     if (waiting.length >= MAX_WAITING) {
       this.announce(`${MAX_WAITING} actions wait already: this one was left out.`);
@@ -193,7 +193,7 @@ export class PlaySession {
     const [turn, drops] = [this.#turn, this.#drops];
     this.store.dispatch({ type: 'queued', action });
     return this.#queue.run(async () => {
-      // Dropped together with the others, or meant for an episode that has ended.
+      // Dropped with the others, or meant for an episode that has ended.
       if (drops !== this.#drops || turn !== this.#turn) return false;
       this.store.dispatch({ type: 'taken' });
       return this.#step(action);
@@ -223,7 +223,7 @@ export class PlaySession {
 
   async undo(): Promise<void> {
     this.stop();
-    // What waits is taken back first.
+    // Waiting actions are taken back first.
     this.#dropWaiting();
     const undone = await this.#queue.run(
       async () => this.canUndo && this.#attempt(episode => episode.undo()),
@@ -231,7 +231,7 @@ export class PlaySession {
     if (undone) this.announce(`Back at step ${this.#state.episode?.moves.length}.`);
   }
 
-  /** Does something to the episode and shows how it stands then, or what went wrong. */
+  /** Changes the episode and shows its new state, or the error. */
   async #attempt(work: (episode: Episode) => Promise<void>): Promise<boolean> {
     const episode = this.#episode;
     if (!episode) return false;
@@ -255,7 +255,10 @@ export class PlaySession {
     this.store.dispatch({ type: 'failed', problem, isGone });
   }
 
-  /** Says that the page waits, if it takes long. @returns to be called when it is done */
+  /**
+   * Says that the page waits, if it takes long.
+   * @returns call it when the work is done
+   */
   #wait(): () => void {
     this.#underWay++;
     const timer = setTimeout(() => this.store.dispatch({ type: 'slow', isSlow: true }), PENDING_AFTER_MS);

@@ -39,7 +39,7 @@ const TASKS: ReadonlySet<string> = new Set([
   'proof',
   'plain-text',
 ]);
-/** Boards that are as wide as there is room, with the controls below. */
+/** Boards that take the whole width, with the controls below. */
 const WIDE_BOARDS: ReadonlySet<string> = new Set([
   ...TASKS,
   'shop-page',
@@ -49,7 +49,7 @@ const WIDE_BOARDS: ReadonlySet<string> = new Set([
   'bandit',
 ]);
 
-/** Does what a pressed key means in the episode of a session. */
+/** Handles a pressed key in the episode of a session. */
 export function takeKey(event: KeyboardEvent, session: PlaySession): void {
   const { target } = event;
   if (event.defaultPrevented || (target instanceof Element && target.closest(OWN_KEYS))) return;
@@ -57,7 +57,7 @@ export function takeKey(event: KeyboardEvent, session: PlaySession): void {
   const { episode, waiting } = session.store.state;
   if (name === undefined || !episode) return;
   const action = actionOfKey(episode.environment, name);
-  // A key held down repeats faster than the server answers: it adds nothing while an action waits.
+  // A held key repeats faster than the server answers: it adds nothing while an action waits.
   if (action !== undefined) {
     if (!event.repeat || waiting.length === 0) void session.act(action);
   } else if (name === UNDO_KEY) void session.undo();
@@ -66,7 +66,7 @@ export function takeKey(event: KeyboardEvent, session: PlaySession): void {
   event.preventDefault();
 }
 
-/** Puts the focus to where an episode is played, or to the title of what cannot be, unless somebody types. */
+/** Moves the focus to the board, or to the title of an unplayable environment, unless somebody types. */
 export function focusIn(place: HTMLElement, isPlayed: boolean): void {
   if (document.activeElement?.matches('input, textarea, select, [data-own-keys]')) return;
   const targets = ['.state [data-board-focus]:not(:disabled)', '[data-action-field]', '.state'];
@@ -94,7 +94,7 @@ interface PlayerProps {
   readonly episode: EpisodeState;
   /** Name of the group of actions. */
   readonly label?: string;
-  /** In the banner at the end: results to compare with, and choices. */
+  /** Shown in the banner at the end: results to compare with, and choices. */
   readonly means?: string;
   readonly children?: ComponentChildren;
 }
@@ -136,7 +136,10 @@ function taskOf({ structured }: Situation): ProgramTask | undefined {
   return boardKindOf(structured).name === 'program' ? (structured as ProgramTask) : undefined;
 }
 
-/** Listeners of an element on which a finger swipes. @param take called with the arrow key that is meant */
+/**
+ * Listeners for swipes on an element.
+ * @param take called with the arrow key of the swipe
+ */
 function useSwipe(take: (name: string) => void) {
   const start = useRef<{ readonly x: number; readonly y: number } | undefined>(undefined);
   return {
@@ -160,7 +163,7 @@ interface PolicyProps {
   readonly state: PlayState;
 }
 
-/** Lets a reference policy of the environment play, one step or on and on. */
+/** Lets a reference policy of the environment play, one step or continuously. */
 export function PolicyControls({ session, state }: PolicyProps) {
   const id = useUniqueId();
   const { environment, policy, speed, isPolicyPlaying } = state;
@@ -184,7 +187,7 @@ export function PolicyControls({ session, state }: PolicyProps) {
 
 interface EndBannerProps extends Pick<PlayerProps, 'episode' | 'means' | 'children'> {}
 
-/** Why an episode ended, with its result and the choices after it, in place of the controls. */
+/** The reason for an episode's end, with its result and the next choices, in place of the controls. */
 function EndBanner({ episode, means, children }: EndBannerProps) {
   const { environment, moves } = episode;
   const last = moves.at(-1)!;

@@ -1,7 +1,7 @@
 import { RequestFailed } from '../components/request.ts';
 import type { Schemas } from './wire.ts';
 
-/** Operations of an environment server that playing takes. */
+/** Environment server operations used for playing. */
 export type Operation =
   | 'get_environment'
   | 'describe_environment'
@@ -24,7 +24,7 @@ export interface BatchItem {
 /** An environment server as a page reaches it. */
 export interface EnvironmentServer {
   /**
-   * @param parameters by their names in the contract, `session_id` and `env_id` among them
+   * @param parameters by their names in the contract, including `session_id` and `env_id`
    * @throws RequestFailed, ServerAway
    */
   run<T>(operation: Operation, parameters: { readonly [name: string]: unknown }): Promise<T>;
@@ -39,8 +39,8 @@ export function resultOf<T>(reply: BatchReply): T {
 }
 
 /**
- * A server that is reached by batches.
- * @param create opens a session where that has a route to itself
+ * A server reached by batches.
+ * @param create opens a session where that has its own route
  */
 export function batchServer(
   batch: EnvironmentServer['batch'],

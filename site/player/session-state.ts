@@ -11,22 +11,22 @@ import type {
   WrapperChoice,
 } from './wire.ts';
 
-/** Settings with which an environment is played. */
+/** Settings of an environment for playing. */
 export interface PlaySetup {
   readonly config: JsonObject;
   readonly wrappers: readonly WrapperChoice[];
   readonly options: JsonObject;
   readonly format: string;
-  /** Chance of the steps, where it is not to follow from the seed. */
+  /** Seed of the randomness after the start, where it differs from the seed's. */
   readonly dynamicsSeed?: number;
 }
 
-/** A start, and the actions that lead from it to where the visitor plays on. */
+/** A start, and the actions from it to where the visitor continues. */
 export interface PlayStart {
   readonly envId?: string;
   readonly preset?: string;
   readonly seed?: number;
-  /** Besides the preset. */
+  /** In addition to the preset. */
   readonly config?: JsonObject;
   readonly wrappers?: readonly Json[];
   readonly options?: JsonObject;
@@ -36,13 +36,13 @@ export interface PlayStart {
 
 export const DEFAULT_SETUP: PlaySetup = { config: {}, wrappers: [], options: {}, format: 'text' };
 
-/** A record of a trajectory as a step that was taken. */
+/** A trajectory record as a taken step. */
 export function moveOf(record: Pick<TrajectoryRecord, keyof PlayedStep>): PlayedStep {
   const { action, observation, reward = 0, terminated = false, truncated = false, info } = record;
   return { action: action as Json, observation, reward, terminated, truncated, info };
 }
 
-/** An episode that the visitor plays, as far as the page knows it. */
+/** The visitor's episode, as far as the page knows it. */
 export interface EpisodeState {
   readonly environment: Environment;
   readonly setup: PlaySetup;
@@ -50,9 +50,9 @@ export interface EpisodeState {
   readonly moves: readonly PlayedStep[];
   /** The state as plain data. */
   readonly structured: unknown;
-  /** By the number of steps taken: whether the way back to the state after them is known. */
+  /** By number of steps: true if the state after them can be restored. */
   readonly snapshots: readonly boolean[];
-  /** Why there is no way back, where there is none. */
+  /** The reason why Undo is impossible. */
   readonly undoProblem?: string;
 }
 
@@ -67,7 +67,7 @@ export type EpisodeEvent =
       readonly records: readonly TrajectoryRecord[];
     }
   | { readonly type: 'seen'; readonly structured: unknown }
-  /** A snapshot is on its way; the server refused it; it is there. */
+  /** A snapshot is pending; was rejected; was taken. */
   | { readonly type: 'remembering'; readonly step: number }
   | { readonly type: 'forgotten'; readonly step?: number; readonly problem: string }
   | { readonly type: 'remembered' };
@@ -122,7 +122,7 @@ export const totalReward = ({ moves }: Pick<EpisodeState, 'moves'>): number =>
 export const canUndo = ({ moves, snapshots }: EpisodeState): boolean =>
   moves.length > 0 && snapshots[moves.length - 1] === true;
 
-/** True if it takes no more actions. Under the wrapper that begins the next episode by itself nothing ends. */
+/** True if it accepts no more actions. With the wrapper `auto_reset` nothing ends. */
 export function isOver({ moves, setup }: EpisodeState): boolean {
   const last = moves.at(-1);
   const isEnd = last !== undefined && (last.terminated || last.truncated);
@@ -131,7 +131,7 @@ export function isOver({ moves, setup }: EpisodeState): boolean {
 
 export const isEmpty = (object: object): boolean => Object.keys(object).length === 0;
 
-/** True if every setting is the default, so that results are comparable. */
+/** True if every setting has its default, so that results are comparable. */
 export const isDefault = ({ setup: { config, wrappers, options } }: EpisodeState): boolean =>
   isEmpty(config) && wrappers.length === 0 && isEmpty(options);
 
@@ -141,27 +141,27 @@ export type Speed = keyof typeof SPEEDS;
 
 /** State of the view in which an environment is played. */
 export interface PlayState {
-  /** The environment that was requested. */
+  /** The requested environment. */
   readonly envId?: string;
   /** Absent until the server has described it. */
   readonly environment?: Environment;
   readonly isOpening: boolean;
-  /** Why nothing can be played. */
+  /** The reason why nothing can be played. */
   readonly openProblem?: unknown;
   readonly episode?: EpisodeState;
   /** The session ended on the server; the next start opens another one. */
   readonly isGone: boolean;
   /** Error of the last action. */
   readonly problem?: unknown;
-  /** Actions that were requested and not yet sent, in their order. */
+  /** Requested actions that are not yet sent, in order. */
   readonly waiting: readonly Json[];
-  /** The server takes long. */
+  /** True if the server takes long. */
   readonly isSlow: boolean;
-  /** Reference policy that is chosen, and whether it plays on. */
+  /** The chosen reference policy, and whether it is playing. */
   readonly policy?: string;
   readonly speed: Speed;
   readonly isPolicyPlaying: boolean;
-  /** Counts how often the focus was to go to where it is played. */
+  /** Counts the requests to focus the board. */
   readonly focusRequests: number;
 }
 
@@ -183,7 +183,7 @@ export type PlayEvent =
   | { readonly type: 'starting over' }
   | { readonly type: 'begun'; readonly episode: EpisodeState }
   | { readonly type: 'changed'; readonly episode: EpisodeState }
-  /** A snapshot was taken or refused after its step was shown. */
+  /** A snapshot was taken or rejected after its step was shown. */
   | { readonly type: 'remembered'; readonly episode: EpisodeState }
   | { readonly type: 'failed'; readonly problem: unknown; readonly isGone: boolean }
   | { readonly type: 'closed' }
@@ -245,7 +245,7 @@ export function reducePlay(state: PlayState, event: PlayEvent): PlayState {
 /** Waiting actions that the page names. */
 const MAX_NAMED = 8;
 
-/** Names the actions that wait, or says that the server takes long; empty where nothing waits. */
+/** Names the waiting actions, or says that the server takes long; empty where nothing waits. */
 export function pendingText({ environment, waiting, isSlow }: PlayState): string {
   const names = waiting.slice(0, MAX_NAMED).map(action => {
     const named = environment ? namedAction(environment, action) : action;
@@ -256,10 +256,10 @@ export function pendingText({ environment, waiting, isSlow }: PlayState): string
   return `Next: ${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
 }
 
-/** Characters of actions that the address holds, so that reloading the page plays them again; longer episodes begin again. */
+/** Most characters of actions in the address, with which a reload replays them; longer episodes begin again. */
 const MAX_ADDRESS_LENGTH = 4000;
 
-/** The start of an episode, and the actions taken since, as far as an address holds them. */
+/** The start of an episode, and the actions since, as far as an address can hold them. */
 export function playStartOf({ environment, setup, session, moves }: EpisodeState): PlayStart {
   const { preset, ...config } = setup.config;
   const actions = moves.map(({ action }) => action);

@@ -18,16 +18,16 @@ import type { Environment, WrapperChoice } from './wire.ts';
 /** Environment to play, and the start of its episode. */
 export type PlayRequest = PlayStart & Pick<PlaySetup, 'dynamicsSeed'> & { readonly envId: string };
 
-/** Texts of the fields of an episode's start, and what is wrong with them. */
+/** Texts and faults of the fields for an episode's start. */
 export interface SetupState {
   readonly environment: Environment;
   readonly preset: string | undefined;
   readonly seed: string;
-  /** A seed was written that nothing was begun with: the field keeps it. */
+  /** True if the field has a seed that no episode has used yet: the field keeps it. */
   readonly isSeedEdited: boolean;
-  /** Seed of the episode that is played. */
+  /** Seed of the current episode. */
   readonly playedSeed?: number;
-  /** Fields of the configuration that the visitor changed. */
+  /** Configuration fields that the visitor changed. */
   readonly changes: { readonly [name: string]: string };
   readonly options: string;
   readonly wrappers: string;
@@ -35,9 +35,9 @@ export interface SetupState {
   readonly dynamicsSeed?: number;
   /** By `config/NAME`, `options`, `wrappers`. */
   readonly errors: { readonly [field: string]: string };
-  /** Error that belongs to no field. */
+  /** Error without a field. */
   readonly problem?: unknown;
-  /** The fields are unfolded. */
+  /** True if the fields are expanded. */
   readonly isOpen: boolean;
 }
 
@@ -48,7 +48,7 @@ type SetupEvent =
   | { readonly type: 'accepted'; readonly environment: Environment }
   | { readonly type: 'refused'; readonly error: unknown };
 
-/** Pointers to what is set here. */
+/** Pointers to the settings in this panel. */
 const SETTINGS = /^\/(config|wrappers|options|observation_format)(\/|$)/;
 
 export const propertiesOf = ({ config_schema }: Environment): { readonly [name: string]: FieldSchema } =>
@@ -100,7 +100,7 @@ export function reduceSetup(state: SetupState, event: SetupEvent): SetupState {
   }
 }
 
-/** A field holds no JSON. */
+/** A field that is not JSON. */
 class UnreadableField extends Error {
   readonly field: string;
 
@@ -119,7 +119,10 @@ function reading<T>(field: string, read: () => T): T {
   }
 }
 
-/** Settings that the fields say. @throws UnreadableField */
+/**
+ * Settings from the fields.
+ * @throws UnreadableField
+ */
 export function setupOf(state: SetupState): PlaySetup {
   const { environment, preset, changes, options, wrappers, format, dynamicsSeed } = state;
   const properties = propertiesOf(environment);
@@ -139,7 +142,7 @@ export function setupOf(state: SetupState): PlaySetup {
   };
 }
 
-/** Violations by the fields that they are about, and whether others are left. */
+/** Violations by field, and whether others are left. */
 function errorsOf(violations: readonly Violation[], properties: object) {
   const errors: { [field: string]: string } = {};
   let isElsewhere = false;
@@ -155,10 +158,10 @@ function errorsOf(violations: readonly Violation[], properties: object) {
   return { errors, isElsewhere };
 }
 
-/** A pause in typing after which the server is asked what it thinks. */
+/** Milliseconds without typing after which the server checks the settings. */
 const PAUSE_MS = 200;
 
-/** Everything that can be set about an episode's start, checked by the server while it is written. */
+/** All settings of an episode's start, checked by the server while they are written. */
 export class Setup {
   readonly #server: EnvironmentServer;
   readonly store: Store<SetupState, SetupEvent>;
@@ -174,14 +177,14 @@ export class Setup {
     this.store.dispatch({ type: 'set', values });
   }
 
-  /** Something was written that the server is asked about after a pause. */
+  /** Schedules a check after a pause in typing. */
   write(change: Extract<SetupEvent, { type: 'set' | 'written' }>): void {
     this.store.dispatch(change);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.check().catch(problem => this.set({ problem })), PAUSE_MS);
   }
 
-  /** The seed for an episode that begins now; undefined where the field is empty. */
+  /** The seed for a new episode; undefined where the field is empty. */
   takeSeed(): number | undefined {
     this.set({ isSeedEdited: false });
     const { seed } = this.store.state;
@@ -189,8 +192,8 @@ export class Setup {
   }
 
   /**
-   * Asks the server about what is set and shows what it refuses.
-   * @returns what was asked about, with the environment under it; undefined when it was refused
+   * Lets the server check the settings, and shows its refusals.
+   * @returns the checked settings, with the environment under them; undefined when they were rejected
    * @throws RequestFailed, ServerAway when it is not about the settings
    */
   async check(): Promise<{ readonly environment: Environment; readonly setup: PlaySetup } | undefined> {
@@ -207,7 +210,10 @@ export class Setup {
     }
   }
 
-  /** Shows at the fields what an error says of them. @throws the error when it is not about the settings */
+  /**
+   * Shows an error's violations at the fields.
+   * @throws the error when it is not about the settings
+   */
   refuse(error: unknown): void {
     const violations = error instanceof RequestFailed ? (error.problem.errors ?? []) : [];
     const isOurs =
@@ -217,7 +223,7 @@ export class Setup {
   }
 }
 
-/** The text of a field of the configuration: what was written, or else what holds. */
+/** The text of a configuration field: the visitor's, or else the effective value. */
 export function shownText({ changes, environment }: SetupState, name: string): string {
   if (Object.hasOwn(changes, name)) return changes[name];
   const value = (environment.config as { readonly [name: string]: Json })[name];

@@ -5,12 +5,12 @@ import { html } from '../components/html.ts';
 import { actionRemark, episodeStatus, formatNumber, formatValue, remark } from './format.ts';
 import type { Observation, PlayedStep, Schemas } from './wire.ts';
 
-/** State that the figures and the board show. */
+/** State shown by the figures and the board. */
 export interface Situation {
   readonly step: number;
   readonly steps: number;
   readonly observation: Observation;
-  /** The state as plain data, where it is known. */
+  /** The state as plain data, where known. */
   readonly structured: unknown;
   readonly action?: unknown;
   readonly reward?: number;
@@ -26,7 +26,7 @@ interface SituationProps {
   readonly situation: Situation;
 }
 
-/** Board that shows all that the text says. */
+/** True for a board that shows everything in the text. */
 const TEXTUAL = 'plain-text';
 
 /** Characters of an action in a line. */
@@ -76,7 +76,7 @@ export function BoardPlace({ situation, act, place, ...attributes }: BoardPlaceP
   </div>`;
 }
 
-/** The observation as text, folded away; hidden where the board says the same. */
+/** The observation as text, collapsed; hidden where the board shows the same. */
 export function ObservationText({ situation }: SituationProps) {
   return html`<details class="as-text" hidden=${boardKindOf(situation.structured).name === TEXTUAL}>
     <summary>Observation as text</summary>
@@ -84,7 +84,7 @@ export function ObservationText({ situation }: SituationProps) {
   </details>`;
 }
 
-/** The environment's `info` on the last step. */
+/** The environment's `info` of the last step. */
 export function InfoBox({ situation }: SituationProps) {
   const entries = Object.entries(situation.info);
   return html`<details class="info-box" hidden=${entries.length === 0}>
@@ -96,10 +96,10 @@ export function InfoBox({ situation }: SituationProps) {
   </details>`;
 }
 
-/** Rows that are shown; a browser need not hold thousands. */
+/** Most shown rows, because a browser need not hold thousands. */
 const MAX_ROWS = 200;
 
-/** The steps taken, the last one first. */
+/** The taken steps, the last one first. */
 export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] }) {
   const first = Math.max(0, moves.length - MAX_ROWS);
   const rows = moves.slice(first).map((move, index) => ({ move, step: first + index + 1 }));

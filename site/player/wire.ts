@@ -1,7 +1,7 @@
 import type { components } from '../../openapi/schema.d.ts';
 import type { Json } from '../../shared/json.ts';
 
-/** Everything that crosses the wire, as the server's contract has it. */
+/** Types of everything sent or received, as in the server's contract. */
 export type Schemas = components['schemas'];
 
 export type Environment = Schemas['Environment'];
@@ -18,7 +18,7 @@ export type Registration = Schemas['Registration'];
 /** A session as the WebSocket operation `watch` sends it. */
 export type SessionCard = Schemas['SessionCard'];
 
-/** A step that was taken. */
+/** A taken step. */
 export interface PlayedStep {
   readonly action: Json;
   readonly observation: Observation;

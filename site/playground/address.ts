@@ -1,7 +1,7 @@
 import type { Json } from '../../shared/json.ts';
 import type { PlayStart } from '../player/session-state.ts';
 
-/** Position in the page: the part of its address behind `#`. */
+/** Current view: the part of the address after `#`. */
 export type Address =
   | PlayAddress
   | WatchAddress
@@ -23,10 +23,10 @@ export type PlayAddress = { readonly view: 'play' } & PlayStart;
 
 /** Filters of the wall of sessions. */
 const FILTERS = ['env', 'group', 'client'] as const;
-/** Parts of an address that are JSON, and what they hold. */
+/** JSON parts of an address, and their content. */
 const JSON_PARTS = ['config', 'wrappers', 'options', 'actions'] as const;
 
-/** @param hash `location.hash`; what it does not understand leads to the play view */
+/** @param hash `location.hash`; an unknown one leads to the play view */
 export function parseAddress(hash: string): Address {
   const mark = hash.indexOf('?');
   const path = (mark < 0 ? hash : hash.slice(0, mark)).replace(/^#\/?/, '');

@@ -26,18 +26,18 @@ const announce = (text: string) => {
 };
 
 const client = new Client();
-// What outlives its view: the visitor comes back to it.
+// State that outlives its view, for when the visitor comes back.
 const list = new EnvironmentList(client);
 const session = new PlaySession(client);
 session.announce = announce;
 session.onchange = start => rewriteAddress({ view: 'play', ...start });
 const registrar = new Registrar(client);
 
-/** The hash that is shown. A newer one may be in the address bar already: its event comes later. */
+/** The shown hash. The address bar may already have a newer one: its event comes later. */
 let shownHash = '';
 let current: Address['view'] | undefined;
 
-/** Says in the address bar what is shown, unless the visitor is already on the way to something else. */
+/** Updates the address bar, unless the visitor is already on the way elsewhere. */
 function rewriteAddress(address: Address): void {
   if (location.hash !== shownHash) return;
   history.replaceState(null, '', formatAddress(address));
@@ -59,12 +59,12 @@ function viewOf(address: Address) {
   }
 }
 
-/** @param first whether the page begins with it, so that the focus stays where it is */
+/** @param first true for the page's first view, so that the focus stays where it is */
 function show(first: boolean): void {
   shownHash = location.hash;
   const address = parseAddress(shownHash);
   const { view } = address;
-  // Before another view is drawn: who comes back at once begins a new session after this.
+  // Before another view is drawn: a visitor who comes back at once begins a new session after this.
   if (current === 'play' && view !== 'play') session.close();
   current = view;
   document.title = `${NAMES[view]} · ragen`;
@@ -74,7 +74,7 @@ function show(first: boolean): void {
     place('head'),
   );
   render(viewOf(address), place('view'));
-  // The player takes the focus itself, to where it is played.
+  // The player takes the focus itself.
   if (!first && view !== 'play') place('view').querySelector('h1')?.focus({ preventScroll: true });
 }
 
@@ -97,8 +97,8 @@ addEventListener('hashchange', () => {
   scrollTo(0, 0);
   show(false);
 });
-// From the start: browsers ask a page to leave in peace only where it listened while it loaded.
+// Added at the start: browsers ask a page about leaving only where it listened while it loaded.
 addEventListener('pagehide', () => session.close());
-// A page that comes back from the browser's memory has left its session.
+// A page restored from the browser's memory has left its session.
 addEventListener('pageshow', event => event.persisted && show(true));
 show(true);

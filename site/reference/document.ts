@@ -53,7 +53,7 @@ export interface OpenApi {
 
 const nameOf = (ref: string): string => ref.slice(ref.lastIndexOf('/') + 1);
 
-/** A schema instead of a reference to it. */
+/** Resolves a reference to a schema. */
 export function resolved(schema: Schema, document: OpenApi): Schema {
   return schema.$ref === undefined ? schema : document.components.schemas[nameOf(schema.$ref)];
 }
@@ -72,7 +72,7 @@ export function typeName(schema: Schema): string {
   return [schema.type ?? 'any'].flat().join(' | ');
 }
 
-/** A value of a schema, with no more than it requires. */
+/** An example value of a schema, with its required parts only. */
 export function sampleOf(schema: Schema, document: OpenApi): unknown {
   const { const: fixed, enum: values, default: usual, examples, ...rest } = resolved(schema, document);
   const [known] = [...(examples ?? []), usual, fixed, ...(values ?? [])].filter(value => value !== undefined);

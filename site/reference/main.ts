@@ -6,16 +6,16 @@ import type { OpenApi, Operation } from './document.ts';
 import { OperationView } from './operation-view.ts';
 import { Text } from './schema-view.ts';
 
-/** Key under which the playground keeps the token, as long as the tab is open. */
+/** Key under which the playground keeps the token while the tab is open. */
 const TOKEN_KEY = 'ragen-token';
 
-/** Every operation with its path, in the order of the document. */
+/** Every operation with its path, in document order. */
 const operationsOf = ({ paths }: OpenApi) =>
   Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, operation })),
   );
 
-/** The operation that the address names: `#/sessions/create`. */
+/** The operation in the address: `#/sessions/create`. */
 const addressed = () => location.hash.slice(location.hash.lastIndexOf('/') + 1);
 
 const isFound = (

@@ -31,14 +31,14 @@ export interface OperationProps {
   readonly method: string;
   readonly operation: Operation;
   readonly token: string;
-  /** Values of path parameters by name: every operation has the same, so that a session is named once. */
+  /** Values of path parameters by name, shared by all operations, so that a session is named once. */
   readonly names: { readonly [name: string]: string };
   readonly onName: (name: string, value: string) => void;
   readonly isOpen: boolean;
   readonly onToggle: (isOpen: boolean) => void;
 }
 
-/** An operation as a line; what it takes, a form to try it and what it replies once it is open. */
+/** An operation as a line; its input, a form to try it and its replies once it is open. */
 export function OperationView(props: OperationProps) {
   const { path, method, operation, isOpen, onToggle } = props;
   return html`<details class="card operation" id=${operation.operationId} open=${isOpen}
@@ -164,7 +164,7 @@ async function answerTo(
   }
 }
 
-/** Names in a reply that paths of other operations take. */
+/** Names in a reply that paths of other operations use. */
 function namesIn(text: string): [name: string, value: string][] {
   const value = parsed(text);
   const sessions = (value as { sessions?: unknown })?.sessions;
@@ -175,7 +175,7 @@ function namesIn(text: string): [name: string, value: string][] {
 
 const jsonText = (value: unknown): string => JSON.stringify(value, null, 2);
 
-/** Undefined for a text that is no JSON. */
+/** Undefined for a text that is not JSON. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -17,7 +17,7 @@ interface SchemaViewProps {
   readonly document: OpenApi;
 }
 
-/** True where there is more to say about a schema than the name of its type. */
+/** True if a schema has more to show than its type. */
 function hasParts(schema: Schema, document: OpenApi): boolean {
   const { properties, items, ...rest } = resolved(schema, document);
   return (
@@ -28,7 +28,7 @@ function hasParts(schema: Schema, document: OpenApi): boolean {
   );
 }
 
-/** The members of an object, or the kinds of value that a schema allows; each opens on demand, since schemas name one another. */
+/** The members of an object, or the alternatives of a schema; each opens on demand, because schemas refer to one another. */
 export function SchemaView({ schema, document }: SchemaViewProps) {
   const whole = resolved(schema, document);
   const parts = [...alternatives(whole), ...(whole.items ? [whole.items] : [])];

@@ -1,9 +1,9 @@
-/** Current view of the pages about runs: the part of the address after `#`. */
+/** Current view of the run pages: the part of the address after `#`. */
 export interface Address {
   readonly view: View;
-  /** Id of the run; absent in views of several. */
+  /** Id of the run; absent in views of several runs. */
   readonly run?: string;
-  /** Choices of the view: filters, the episode, the turn. */
+  /** Choices of the view: filters, episode, turn. */
   readonly query: Readonly<Record<string, string>>;
 }
 
@@ -19,7 +19,7 @@ export const RUN_VIEWS = [
 export type RunView = (typeof RUN_VIEWS)[number];
 export type View = 'runs' | 'compare' | 'leaderboard' | RunView;
 
-/** @param hash `location.hash`; what it does not understand leads to the table of runs */
+/** @param hash `location.hash`; an unknown one leads to the table of runs */
 export function parseAddress(hash: string): Address {
   const [path, search = ''] = hash.replace(/^#\/?/, '').split('?', 2);
   const query = Object.fromEntries(new URLSearchParams(search));
@@ -30,7 +30,7 @@ export function parseAddress(hash: string): Address {
   return { view: known, run: decoded(id), query };
 }
 
-/** The address as a link has it; empty choices are left out. */
+/** The view as an address; empty choices are left out. */
 export function formatAddress({ view, run, query = {} }: Partial<Address> & Pick<Address, 'view'>): string {
   const path =
     run === undefined ? view : `run/${encodeURIComponent(run)}${view === 'overview' ? '' : `/${view}`}`;

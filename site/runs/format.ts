@@ -1,12 +1,12 @@
 import { withUnit } from '../components/with-unit.ts';
 
-/** `42 %`; one place below 10 %. */
+/** `42 %`; one decimal below 10 %. */
 export function percent(share: number): string {
   const value = 100 * share;
   return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0), '%');
 }
 
-/** A number in few characters: `0.0123`, `4.2`, `12.3k`, `1.2M`; `–` for none. */
+/** A short form of a number: `0.0123`, `4.2`, `12.3k`, `1.2M`; `–` for none. */
 export function short(value: number | null): string {
   if (value === null || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
@@ -32,7 +32,10 @@ export function duration(seconds: number): string {
     : withUnit(whole, 's');
 }
 
-/** Age of a time, as text. @param ms since the epoch */
+/**
+ * Age of a time, as text.
+ * @param ms since the epoch
+ */
 export function ago(ms: number, now: number): string {
   return `${duration((now - ms) / 1000)} ago`;
 }

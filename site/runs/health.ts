@@ -5,7 +5,7 @@ import { REGIMES } from './charts/plane.ts';
 import type { Points } from './data/run-store.ts';
 import { ago, percent, short } from './format.ts';
 
-/** Something that the page says about a run, and what to do about it. */
+/** A finding about a run, with advice. */
 export interface HealthCard {
   readonly level: 'good' | 'warn' | 'bad';
   readonly title: string;
@@ -14,7 +14,7 @@ export interface HealthCard {
   readonly advice?: string;
 }
 
-/** Metrics that the cards are made of, besides `train/<tag>/format_penalty`. */
+/** Metrics behind the cards, besides `train/<tag>/format_penalty`. */
 export const HEALTH_METRICS = [
   'frac_reward_zero_std',
   'actor/entropy',
@@ -28,12 +28,15 @@ export const HEALTH_METRICS = [
 ] as const;
 
 const RECENT = 5;
-/** Validations after which a run should have become better. */
+/** Validations after which a run should have improved. */
 const EARLY = 3;
 
 type Series = (name: string) => Points;
 
-/** Cards about a run's health, the most severe first; one card that all is well where nothing is wrong. @param resume command */
+/**
+ * Cards about a run's health, most severe first; a single card where all is well.
+ * @param resume command
+ */
 export function healthCards(
   row: RunRow,
   series: Series,
@@ -162,7 +165,7 @@ const recent = ({ y }: Points): number => {
   return last.reduce((sum, value) => sum + value, 0) / last.length;
 };
 
-/** Step since which a condition has held without a break; undefined when it does not hold. */
+/** Step since which a condition has held continuously; undefined when it does not hold. */
 function since({ x, y }: Points, holds: (value: number) => boolean): number | undefined {
   let start: number | undefined;
   for (let i = y.length - 1; i >= 0 && holds(y[i]); i--) start = x[i];

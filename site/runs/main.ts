@@ -22,7 +22,7 @@ function titleOf({ view, run }: Address): string {
 function App({ source }: { readonly source: Source }) {
   const [address, setAddress] = useState(() => parseAddress(location.hash));
   const main = useRef<HTMLElement>(null);
-  // Before a link can be followed.
+  // Registered before a link can be followed.
   useLayoutEffect(() => {
     const follow = () => setAddress(parseAddress(location.hash));
     addEventListener('hashchange', follow);
@@ -50,7 +50,7 @@ function App({ source }: { readonly source: Source }) {
   <//>`;
 }
 
-// The table of runs is there before the charts and boards of the other pages are loaded.
+// The table of runs is shown before the charts and boards of the other pages are loaded.
 const runPages = async () => (await import('./views/run-pages.ts')).RunPages;
 const compareView = async () => (await import('./views/compare-view.ts')).CompareView;
 const leaderboardView = async () => (await import('./views/leaderboard-view.ts')).LeaderboardView;

@@ -20,7 +20,7 @@ export interface Exchange {
 }
 
 interface CallOptions extends Pick<RequestOptions, 'body' | 'keepalive'> {
-  /** The page asks on its own account: not shown as an exchange. */
+  /** True for the page's own requests, which are not shown. */
   readonly quiet?: boolean;
 }
 
@@ -37,16 +37,16 @@ const ROUTES: { readonly [operation in Operation]: readonly [method: string, pat
   render: ['GET', 'v1/sessions/{}/render?mode=structured'],
   close: ['DELETE', 'v1/sessions/{}'],
 };
-/** Operations by which the visitor plays: shown as exchanges. */
+/** Operations of the visitor's play, which are shown. */
 const SHOWN: ReadonlySet<Operation> = new Set(['create', 'step', 'reset', 'restore']);
 const UNAUTHORIZED = 401;
 const DRAINING = 503;
-/** Exchanges that are kept to be shown. */
+/** Most exchanges kept for display. */
 const MAX_EXCHANGES = 200;
 
-/** Talks to the server that the page came from; dispatches `exchange` and `unauthorized`. */
+/** Sends requests to the page's server; dispatches `exchange` and `unauthorized`. */
 export class Client extends EventTarget implements EnvironmentServer {
-  /** Requests of the visitor, the last one last. */
+  /** Requests of the visitor, oldest first. */
   exchanges: readonly Exchange[] = [];
   readonly connection = new Connection(async () => {
     const response = await fetch(this.#url('readyz'), { cache: 'no-store' });
@@ -75,7 +75,7 @@ export class Client extends EventTarget implements EnvironmentServer {
   }
 
   /**
-   * Many operations in one request, unseen.
+   * Many operations in one request, not shown.
    * @throws RequestFailed, ServerAway
    */
   async batch(items: readonly BatchItem[]): Promise<readonly BatchReply[]> {
@@ -86,7 +86,10 @@ export class Client extends EventTarget implements EnvironmentServer {
     return results;
   }
 
-  /** One operation by its own route, so that the visitor sees what to send. @throws RequestFailed, ServerAway */
+  /**
+   * One operation by its own route, so that the visitor sees the request.
+   * @throws RequestFailed, ServerAway
+   */
   async run<T>(operation: Operation, parameters: { readonly [name: string]: unknown }): Promise<T> {
     const [method, path] = ROUTES[operation];
     const { session_id: session, env_id: envId, ...rest } = parameters;
@@ -99,7 +102,7 @@ export class Client extends EventTarget implements EnvironmentServer {
     });
   }
 
-  /** A WebSocket of this server, with the token where there is one. */
+  /** A WebSocket to this server, with the token if there is one. */
   socket(): WebSocket {
     const url = new URL('v1/ws', document.baseURI);
     url.protocol = url.protocol.replace('http', 'ws');

@@ -11,7 +11,7 @@ export interface CurlRequest {
   readonly headers?: { readonly [name: string]: string };
 }
 
-/** Languages that requests are shown in. */
+/** Languages for showing requests. */
 export const LANGUAGES = ['curl', 'Python', 'TypeScript'] as const;
 export type Language = (typeof LANGUAGES)[number];
 
@@ -78,7 +78,7 @@ function pythonValue(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** The command that does the same, a part a line; the token comes from the variable `RAGEN_TOKEN` and is never in the text. */
+/** The equivalent command, one part a line; the token comes from the variable `RAGEN_TOKEN` and is never in the text. */
 export function curlLine({ method, url, body, authorized, headers = {} }: CurlRequest): string {
   const first = ['curl', '-s'];
   if (method !== (body === undefined ? 'GET' : 'POST')) first.push('-X', method);

@@ -5,7 +5,7 @@ const RETRY_MS = 2000;
 /** Milliseconds between checks of the server by an idle page. */
 const HEARTBEAT_MS = 10_000;
 
-/** Watches whether the server answers; dispatches `change` with every new state. */
+/** Tracks whether the server answers; dispatches `change` with every new state. */
 export class Connection extends EventTarget {
   readonly #probe: () => Promise<ConnectionState>;
   #state: ConnectionState = 'connected';
@@ -25,7 +25,7 @@ export class Connection extends EventTarget {
     return this.#state;
   }
 
-  /** A request came through. */
+  /** A request succeeded. */
   answered(): void {
     if (this.#state === 'away') this.#ask();
   }

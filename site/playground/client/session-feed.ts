@@ -6,7 +6,7 @@ export interface FeedFilter {
   readonly env_id?: string;
   readonly group_id?: string;
   readonly client?: string;
-  /** Newest open sessions to leave out. */
+  /** Newest open sessions to skip. */
   readonly offset?: number;
 }
 
@@ -23,8 +23,8 @@ interface FeedFrame {
 const RETRY_MS = 2000;
 
 /**
- * The sessions of this server as they are, pushed by it over a WebSocket. A session that has left stays until the
- * server says that it is no longer shown. It connects again when the connection breaks.
+ * The current sessions of this server, pushed over a WebSocket. An ended session stays until the server says that it is no
+ * longer shown. It reconnects when the connection breaks.
  */
 export class SessionFeed {
   readonly #client: Client;
@@ -36,7 +36,7 @@ export class SessionFeed {
   #cards = new Map<string, SessionCard>();
   #order: readonly string[] = [];
   #open = 0;
-  /** Counts what was requested; answers to what was asked before are passed over. */
+  /** Counts requests; answers to earlier ones are ignored. */
   #asked = 0;
 
   constructor(
@@ -62,7 +62,7 @@ export class SessionFeed {
     });
   }
 
-  /** Changes what is to be seen. */
+  /** Changes the requested sessions. */
   set filter(filter: FeedFilter) {
     this.#filter = filter;
     if (this.#socket?.readyState === WebSocket.OPEN) this.#ask();

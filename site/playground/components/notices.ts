@@ -23,7 +23,7 @@ interface ConnectionProps {
   readonly connection: Connection;
 }
 
-/** A small sign that says whether the server answers. */
+/** A small sign for the state of the connection. */
 export function ConnectionBadge({ connection }: ConnectionProps) {
   useEvent(connection, 'change');
   const { state } = connection;
@@ -32,7 +32,7 @@ export function ConnectionBadge({ connection }: ConnectionProps) {
   </p>`;
 }
 
-/** A line across the page while there is no use in asking the server. */
+/** A line across the page while the server cannot be reached. */
 export function ConnectionBanner({ connection }: ConnectionProps) {
   useEvent(connection, 'change');
   const { long } = WORDS[connection.state];
@@ -47,7 +47,7 @@ interface TokenBarProps {
   readonly onchange: () => void;
 }
 
-/** A field for the token; it comes up when the server asks for one and stays while one is in use. */
+/** A field for the token; it appears when the server asks for one and stays while one is in use. */
 export function TokenBar({ client, onchange }: TokenBarProps) {
   const id = useUniqueId();
   const field = useRef<HTMLInputElement>(null);

@@ -9,10 +9,10 @@ import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lin
 
 /** Characters shown of a reply. */
 const MAX_SHOWN_LENGTH = 20_000;
-/** Kept when the visitor goes to another view. */
+/** Kept when the visitor opens another view. */
 let chosen: Language = 'curl';
 
-/** Everything that the visitor had done, as a program in the language of choice, with the last reply. */
+/** The visitor's actions as a program in the chosen language, with the last reply. */
 export function RequestLog({ client }: { readonly client: Client }) {
   useEvent(client, 'exchange');
   const [language, setLanguage] = useState(chosen);
@@ -54,7 +54,7 @@ function readable(reply: string): string {
   try {
     text = JSON.stringify(JSON.parse(reply), null, 2);
   } catch {
-    // Not one JSON value, JSON Lines for example: shown as it came.
+    // Not a single JSON value, e.g. JSON Lines: shown unchanged.
   }
   return shortened(text, MAX_SHOWN_LENGTH);
 }

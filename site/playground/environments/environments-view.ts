@@ -15,11 +15,11 @@ const PERCENT = 100;
 
 interface EnvironmentsViewProps {
   readonly client: Client;
-  /** A new one loads the list again. */
+  /** A new value loads the list again. */
   readonly address: Address;
 }
 
-/** All environments of the server: each with an episode of its best policy, its rules, and how well policies do. */
+/** All environments of the server: each with an episode of its best policy, its rules, and the results of policies. */
 export function EnvironmentsView({ client, address }: EnvironmentsViewProps) {
   const [loaded, setLoaded] = useState<Omit<GalleryProps, 'rules'> | undefined>(undefined);
   const [problem, setProblem] = useState<unknown>(undefined);
@@ -105,7 +105,7 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
 
 const share = (success: number): string => withUnit((PERCENT * success).toFixed(1), '%');
 
-/** An episode, frame by frame; the last one where nothing is to move. */
+/** An episode, frame by frame; the last frame with reduced motion. */
 function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly moving: boolean }) {
   const { frames } = showcase;
   const [tick, setTick] = useState(0);
@@ -121,7 +121,7 @@ function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly mo
     <p class="label code cut">${frame.action ?? 'start'}</p>`;
 }
 
-/** The rules, asked for when they are unfolded. */
+/** The rules, requested when they are expanded. */
 function Rules({ envId, rules }: { readonly envId: string; readonly rules: GalleryProps['rules'] }) {
   const [text, show] = useState('Loading …');
   const open = (event: Event) => {

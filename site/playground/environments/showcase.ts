@@ -1,6 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 
-/** A policy that was measured under the default configuration. */
+/** A policy's measured results under the default configuration. */
 export interface Reference {
   readonly name: string;
   /** Share of episodes that ended in success. */
@@ -37,7 +37,7 @@ export function showcases(): Promise<Showcases> {
   return loading;
 }
 
-/** Policies to compare a return with; none for an environment that was not measured. */
+/** Policies to compare a return with; empty for an environment without measurements. */
 export async function referencesOf(envId: string): Promise<readonly Reference[]> {
   return (await showcases())[envId]?.references ?? [];
 }

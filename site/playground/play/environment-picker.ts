@@ -20,7 +20,7 @@ interface ListState {
   readonly problem?: unknown;
 }
 
-/** The list of environments that the server gives for a search. */
+/** The server's list of environments for a search. */
 export class EnvironmentList {
   readonly #client: Client;
   readonly store = new Store<ListState, Partial<ListState>>((state, change) => ({ ...state, ...change }), {
@@ -36,7 +36,7 @@ export class EnvironmentList {
     this.#client = client;
   }
 
-  /** Asks the server for the list; what it gave, or undefined when it failed or somebody asked again meanwhile. */
+  /** Requests the list; returns it, or undefined when it failed or a later request replaced it. */
   async load(): Promise<readonly EnvironmentSummary[] | undefined> {
     clearTimeout(this.#timer);
     const turn = ++this.#turn;
@@ -78,7 +78,7 @@ interface PickerProps {
   readonly current: string | undefined;
 }
 
-/** The list of environments with a search; on a narrow page it folds away. */
+/** The list of environments with a search; on a narrow page it collapses. */
 export function EnvironmentPicker({ list, current }: PickerProps) {
   const { search, tag, environments, tags, problem } = useStore(list.store);
   const id = useUniqueId();
@@ -92,7 +92,7 @@ export function EnvironmentPicker({ list, current }: PickerProps) {
     WIDE.addEventListener('change', follow);
     return () => WIDE.removeEventListener('change', follow);
   }, []);
-  // Where there is little room, the list makes place for what was chosen.
+  // Where there is little room, the list closes after a choice.
   useEffect(() => {
     if (!WIDE.matches) setOpen(false);
   }, [current]);

@@ -26,7 +26,7 @@ interface PlayViewProps {
   readonly address: PlayAddress;
 }
 
-/** Pick an environment, play it, see what went over the wire. */
+/** Pick an environment, play it, see the requests. */
 export function PlayView({ client, session, list, address }: PlayViewProps) {
   const state = useStore(session.store);
   useLayoutEffect(() => {
@@ -69,14 +69,14 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   const place = useRef<HTMLElement>(null);
   const { envId, environment, isOpening, openProblem, episode, focusRequests } = state;
   const { setup } = session;
-  // As it is before this change is drawn.
+  // The focus before this change is drawn.
   const hadFocus = place.current?.contains(document.activeElement) ?? false;
   const act = (action: Json) => void session.act(action);
   useLayoutEffect(() => {
     if (focusRequests > 0) focusIn(place.current!, episode !== undefined);
   }, [focusRequests]);
   useLayoutEffect(() => {
-    // What had the focus on the board is there no more: it stays in the board.
+    // The focused part of the board is gone: the focus stays on the board.
     if (hadFocus && document.activeElement === document.body)
       place.current!.querySelector<HTMLElement>('.state')?.focus({ preventScroll: true });
   }, [episode]);
@@ -109,7 +109,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   </section>`;
 }
 
-/** The rules in full, folded away. */
+/** The full rules, collapsed. */
 function Rules({ environment }: { readonly environment: Environment }) {
   const { description, legend, reward_range, max_episode_steps: steps, known_optimum: best } = environment;
   const [least, greatest] = reward_range.map(value => (value === null ? 'anything' : formatNumber(value)));
@@ -133,7 +133,7 @@ function Rules({ environment }: { readonly environment: Environment }) {
 interface AfterEndProps {
   readonly episode: EpisodeState;
   readonly session: PlaySession;
-  /** The focused element goes away, so the focus goes to the first choice. */
+  /** The focused element disappears, so the focus moves to the first choice. */
   readonly takesFocus: boolean;
 }
 
@@ -154,7 +154,7 @@ function AfterEnd({ episode, session, takesFocus }: AfterEndProps) {
   </div>`;
 }
 
-/** Mean returns of reference policies, where the episode has the settings that they were measured with. */
+/** Mean returns of reference policies, if the episode has the settings of their measurement. */
 function useMeans(episode: EpisodeState | undefined): string | undefined {
   const [references, setReferences] = useState<readonly Reference[]>([]);
   const envId = episode && isOver(episode) && isDefault(episode) ? episode.environment.env_id : undefined;

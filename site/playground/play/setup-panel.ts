@@ -45,7 +45,7 @@ export function StartBar({ setup, session }: SetupProps) {
   </form>`;
 }
 
-/** Everything that can be set about an environment besides preset and seed, folded away. */
+/** All settings of an environment besides preset and seed, collapsed. */
 export function SetupPanel({ setup, session }: SetupProps) {
   const id = useUniqueId();
   const state = useStore(setup.store);

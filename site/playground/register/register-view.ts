@@ -19,7 +19,7 @@ interface RegisterViewProps {
   readonly address: Address & { readonly view: 'register' };
 }
 
-/** Environments of the visitor's own: written from an example, checked and registered, loaded, replaced, removed. */
+/** The visitor's own environments: written from an example, checked and registered, loaded, replaced, removed. */
 export function RegisterView({ client, registrar, address }: RegisterViewProps) {
   useLayoutEffect(() => {
     const { envId } = address;
@@ -72,7 +72,7 @@ function Editor({ registrar }: RegistrarProps) {
     event.preventDefault();
     void registrar.send('POST');
   };
-  // The first press asks, the second one removes.
+  // The first click asks, the second one removes.
   const remove = () => {
     ask(!isAsking);
     if (isAsking) void registrar.remove(envId.trim());
@@ -99,7 +99,7 @@ function Editor({ registrar }: RegistrarProps) {
   </form>`;
 }
 
-/** Goes to the place of a violation in the editor. */
+/** Moves to the place of a violation in the editor. */
 function reveal({ pointer, detail }: Violation): void {
   const editor = document.querySelector('.definition-editor')!;
   const [definition, source] = editor.querySelectorAll('textarea');

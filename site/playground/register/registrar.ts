@@ -16,7 +16,7 @@ interface Example {
   readonly value: DefinitionDraft;
 }
 
-/** As much of the OpenAPI document as holds the examples. */
+/** The part of the OpenAPI document that holds the examples. */
 interface ExamplesDocument {
   readonly paths: {
     readonly '/v1/envs': {
@@ -45,15 +45,15 @@ interface RegistrarState {
   readonly definition: string;
   /** Source of a script; undefined for definitions of other kinds. */
   readonly source: string | undefined;
-  /** Something was written or loaded. */
+  /** True once something was written or loaded. */
   readonly isTouched: boolean;
-  /** The definition is no JSON. */
+  /** True if the definition is not JSON. */
   readonly fault?: NotJson;
   readonly problem?: unknown;
   readonly report: Report;
 }
 
-/** Environments of the visitor's own: the draft, and the requests about it. */
+/** The visitor's own environments: the draft, and the requests about it. */
 export class Registrar {
   readonly #client: Client;
   readonly store = new Store<RegistrarState, Partial<RegistrarState>>(
@@ -67,7 +67,7 @@ export class Registrar {
       report: { kind: 'none' },
     },
   );
-  /** Requests that are not done. */
+  /** Number of pending requests. */
   readonly #pending = new Set<string>();
   readonly #queue = new SerialQueue();
 
@@ -79,14 +79,14 @@ export class Registrar {
     this.store.dispatch({ ...change, isTouched: true });
   }
 
-  /** Asks for the examples, and begins with the first where nothing was written yet. */
+  /** Requests the examples, and begins with the first if nothing was written yet. */
   async offerExamples(): Promise<void> {
     if (Object.keys(this.store.state.examples).length > 0) return;
     try {
       const document = await this.#client.json<ExamplesDocument>('GET', 'openapi.json', { quiet: true });
       const { examples } = document.paths['/v1/envs'].post.requestBody.content['application/json'];
       this.store.dispatch({ examples, examplesProblem: undefined });
-      // What the visitor wrote while the examples were on their way stays.
+      // Text written while the examples were loading stays.
       if (!this.store.state.isTouched) this.#edit(Object.values(examples)[0].value);
     } catch (examplesProblem) {
       this.store.dispatch({ examplesProblem });
@@ -107,7 +107,7 @@ export class Registrar {
     this.store.dispatch({ fault: undefined });
   }
 
-  /** Takes the definition of a registered environment into the editor. */
+  /** Loads the definition of a registered environment into the editor. */
   async load(envId: string): Promise<void> {
     await this.#do(`load ${envId}`, async () => {
       const path = environmentPath(envId, 'definition');
@@ -117,7 +117,10 @@ export class Registrar {
     });
   }
 
-  /** Registers the draft as it is now, even if another is loaded meanwhile. @param method `PUT` replaces */
+  /**
+   * Registers the current draft, even if another is loaded meanwhile.
+   * @param method `PUT` replaces
+   */
   async send(method: 'POST' | 'PUT'): Promise<void> {
     const { envId, definition: text, source } = this.store.state;
     await this.#do(method, async () => {
@@ -139,7 +142,7 @@ export class Registrar {
     });
   }
 
-  /** One request after the other, with what comes of it in the report; what is pressed twice is done once. */
+  /** One request after another, with the result in the report; a double click sends one. */
   async #do(name: string, work: () => Promise<Report>): Promise<void> {
     if (this.#pending.has(name)) return;
     this.#pending.add(name);
@@ -152,7 +155,7 @@ export class Registrar {
       this.store.dispatch({ report: await work() });
     } catch (problem) {
       const report = { kind: 'refused' } as const;
-      // A field that holds no JSON says so itself.
+      // A field that is not JSON reports it itself.
       this.store.dispatch(problem instanceof NotJson ? { fault: problem, report } : { problem, report });
     }
   }

@@ -1,6 +1,6 @@
 import { selectRange } from '../../components/fields.ts';
 
-/** A part of a text: positions of its first character and behind its last. */
+/** A part of a text: start and end positions. */
 export interface TextRange {
   readonly start: number;
   readonly end: number;
@@ -10,7 +10,7 @@ const SPACE = /\s*/y;
 const SCALAR = /"(?:[^"\\]|\\.)*"|[^\s,\]}]+/y;
 
 /**
- * Where in a JSON text the value lies that a JSON pointer names, or else the innermost one on the way to it.
+ * Position of the value that a JSON pointer names, or of its innermost existing parent.
  * @param text valid JSON
  */
 export function locate(text: string, pointer: string): TextRange {
@@ -66,7 +66,7 @@ function skipSpace(text: string, at: number): number {
   return at + (SPACE.exec(text)?.[0].length ?? 0);
 }
 
-/** Goes to what a pointer names; to the whole text where it is no JSON. */
+/** Moves to the target of a pointer; to the whole text where it is not JSON. */
 export function revealPointer(area: HTMLTextAreaElement, pointer: string): void {
   const { value: text } = area;
   let range = { start: 0, end: text.length };
@@ -74,12 +74,12 @@ export function revealPointer(area: HTMLTextAreaElement, pointer: string): void 
     JSON.parse(text);
     range = locate(text, pointer);
   } catch {
-    // Code, or JSON that was spoilt since: there is no narrower place to show.
+    // Code, or JSON with a later error: there is no narrower place to show.
   }
   selectRange(area, range.start, range.end);
 }
 
-/** Goes to a line, counted from 1. */
+/** Moves to a line, counted from 1. */
 export function revealLine(area: HTMLTextAreaElement, line: number): void {
   const lines = area.value.split('\n');
   const start = lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0);

@@ -13,7 +13,7 @@ import { type Client, sessionPath } from '../client/client.ts';
 import { SessionFeed } from '../client/session-feed.ts';
 
 const PACE_MS = 600;
-/** Between two questions for new steps, in milliseconds. */
+/** Milliseconds between two requests for new steps. */
 const LOOK_MS = 700;
 
 type ReplayRecord = Replay['records'][number];
@@ -26,7 +26,7 @@ interface Followed {
   readonly problem?: unknown;
 }
 
-/** Reads a session, and its new steps as they come; for a minute after its end, too. */
+/** Reads a session, and its new steps as they come; also for a minute after its end. */
 class Follower {
   readonly #client: Client;
   readonly #sessionId: string;
@@ -63,7 +63,7 @@ class Follower {
     this.#feed.stop();
   }
 
-  /** Asks for the steps that are new; one question at a time, with a pause after it. */
+  /** Requests new steps; one request at a time, with a pause after it. */
   async #look(): Promise<void> {
     if (this.#isLooking) {
       this.#again = true;
@@ -117,7 +117,7 @@ interface SessionReplayProps {
   readonly address: Address;
 }
 
-/** One session step by step: live as it is played, or through its past. */
+/** One session step by step: live while it is played, or through its past. */
 export function SessionReplay({ client, sessionId, address }: SessionReplayProps) {
   const id = useUniqueId();
   const follower = useMemo(() => new Follower(client, sessionId), [address]);
@@ -140,7 +140,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
     const timer = setTimeout(() => setPosition(shown + 1), PACE_MS);
     return () => clearTimeout(timer);
   }, [isRunning, shown]);
-  /** Goes where the visitor wants to look, and stays there. */
+  /** Moves to the chosen step, and stays there. */
   const choose = (to: number) => {
     run(false);
     follow(false);
@@ -213,7 +213,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
   </section>`;
 }
 
-/** The address that opens a session of the visitor's in the state that is looked at. */
+/** The address that opens a session of the visitor's in the shown state. */
 function carriedOver(
   { env_id, config, wrappers, options, seed }: Replay['session'],
   taken: readonly ReplayRecord[],

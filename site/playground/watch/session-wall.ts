@@ -17,19 +17,19 @@ const PAGE_SIZE = 60;
 /** The server counts no further. */
 const MAX_COUNTED = 10_000;
 
-/** Names of actions and ends, asked for once for each environment in which somebody sends numbers or an episode ends. */
+/** Names of actions and ends, requested once for each environment in which somebody sends numbers or an episode ends. */
 class EnvironmentNames {
   readonly #client: Client;
   readonly #onload: () => void;
   readonly #environments = new Map<string, (NamedActions & Pick<Environment, 'ends'>) | undefined>();
 
-  /** @param onload names have come, and cards can be shown again */
+  /** @param onload names have arrived, and cards can be rendered again */
   constructor(client: Client, onload: () => void) {
     this.#client = client;
     this.#onload = onload;
   }
 
-  /** Names of an environment; undefined while they are on their way. */
+  /** Names of an environment; undefined while they load. */
   of(envId: string) {
     if (!this.#environments.has(envId)) void this.#load(envId);
     return this.#environments.get(envId);
@@ -72,7 +72,7 @@ interface SessionWallProps {
   readonly onaddress: (address: Address) => void;
 }
 
-/** Live boards of all sessions that one may see, newest first, those that have ended below. */
+/** Live boards of all visible sessions, newest first, ended ones below. */
 export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   const id = useUniqueId();
   const place = useRef<HTMLDivElement>(null);
@@ -104,7 +104,7 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   useEffect(() => {
     client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }).then(
       list => setEnvironments(list.environments),
-      () => {}, // The feed says what is wrong with the server.
+      () => {}, // The feed reports errors of the server.
     );
   }, [address]);
   const shown = useHeld(
@@ -177,13 +177,13 @@ function countText({
 
 interface PagesProps {
   readonly page: number;
-  /** Open sessions on the page, and in all. */
+  /** Open sessions on the page, and in total. */
   readonly shown: number;
   readonly open: number;
   readonly turn: (page: number) => void;
 }
 
-/** The way to newer and older sessions, where they do not fit on one page. */
+/** Links to newer and older sessions, where they do not fit one page. */
 function Pages({ page, shown, open, turn }: PagesProps) {
   if (open <= PAGE_SIZE && page === 1) return null;
   const first = (page - 1) * PAGE_SIZE;

@@ -1,17 +1,17 @@
-/** A bar of a histogram: the values from `low` to `high`, both among them. */
+/** A bar of a histogram: the values from `low` to `high`, inclusive. */
 export interface Bin {
   readonly low: number;
   readonly high: number;
   readonly count: number;
 }
 
-/** Up to this many different values have a bar each. */
+/** Up to this many different values get a bar each. */
 const MAX_VALUES = 8;
 const BINS = 12;
-/** Values that differ in later digits came from adding up in another order. */
+/** Values that differ only in later digits come from another order of addition. */
 const DIGITS = 9;
 
-/** Bars over values: one for each different value where there are few, else of equal width; none is empty. */
+/** Bars over values: one for each different value where there are few, otherwise of equal width; none is empty. */
 export function binsOf(values: readonly number[]): Bin[] {
   const known = values.filter(Number.isFinite);
   const low = Math.min(...known);

@@ -4,7 +4,7 @@ import { color, variable } from './colors.ts';
 /** Least distance of two labels. */
 const LABEL_HEIGHT = 14;
 
-/** A dashed line over the whole width with its name on it. */
+/** A dashed line over the whole width with its name. */
 export function drawReference(
   plot: uPlot,
   { label, value }: { readonly label: string; readonly value: number },
@@ -28,7 +28,7 @@ export function drawReference(
   ctx.restore();
 }
 
-/** The last value of each curve in view at its end, moved apart where they would cover one another. */
+/** The last value of each visible curve at its end, moved apart where they would overlap. */
 export function drawEnds(
   plot: uPlot,
   curves: readonly { readonly at: number; readonly stroke: string }[],

@@ -5,19 +5,19 @@ import type { ChartProps, Curve } from './chart-props.ts';
 import { smoothed } from './chart-view.ts';
 import { color, variable } from './colors.ts';
 
-/** Charts up to this height have two labels on y. */
+/** Charts up to this height have two labels on the y axis. */
 export const SMALL_HEIGHT = 160;
-/** Curves that have their last value at their end; of more, the legend says it. */
+/** Most curves with their last value at their end; with more, the legend shows it. */
 const MAX_LABELS = 5;
 export const CURVES = 8;
-/** A shorter drag is a click, in pixels. */
+/** A shorter drag counts as a click, in pixels. */
 const SHORTEST_DRAG = 4;
-/** Distances of ticks over what is counted, and over seconds. */
+/** Tick distances for counts, and for seconds. */
 const WHOLE = [1, 2, 5]
   .flatMap(first => Array.from({ length: 12 }, (_, power) => first * 10 ** power))
   .sort((a, b) => a - b);
 const SECONDS = [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 864_000];
-/** Differences of values, as a share of them, that are none. */
+/** Relative differences of values that count as none. */
 const ROUNDING = 1e-9;
 const RAW = '55';
 const FILL = '66';
@@ -31,15 +31,15 @@ export interface Frame {
   readonly height: number;
   /** True where curves have their last value at their end. */
   readonly labels: boolean;
-  /** Reports the values under the pointer, and the last ones without a position where it is elsewhere. */
+  /** Reports the values under the pointer; the last values, without a position, where it is elsewhere. */
   read(x: number | undefined, values: Column): void;
-  /** Asks for a part of x, as addresses have it. */
+  /** Requests a range of x, in the form of addresses. */
   zoom(part: string): void;
 }
 
 const smoothing = ({ view, exact }: ChartProps): number => (exact ? 0 : (view?.smoothing ?? 0));
 
-/** The curves over one common x. A curve has its raw values before it where it is smoothed, and its band after it. */
+/** The curves over one common x. A smoothed curve has its raw values before it, and its band after it. */
 export function tableOf(props: ChartProps): uPlot.AlignedData {
   const { curves, stacked } = props;
   if (curves.length === 0) return [[]];
@@ -63,7 +63,7 @@ export function tableOf(props: ChartProps): uPlot.AlignedData {
 const strokeOf = ({ color: number }: Curve, i: number): string =>
   color(`--curve-${((number ?? i) % CURVES) + 1}`);
 
-/** Places of the curves among the series, their styles, and the bands between two of them. */
+/** Indices of the curves among the series, their styles, and the bands between two of them. */
 function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
   const weight = smoothing({ curves, ...props });
   const series: uPlot.Series[] = [{ label: props.view?.axis ?? 'step' }];
@@ -94,7 +94,7 @@ function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
   return { series, mains, bands: stacked ? layers : bands };
 }
 
-/** Limits of y: from 0 unless all values lie far from it. */
+/** Limits of y: from 0 unless all values are far from it. */
 export function limitsOf(
   low: number | null,
   high: number | null,
@@ -103,7 +103,7 @@ export function limitsOf(
   if (low === null || high === null) return [fixed?.[0] ?? 0, fixed?.[1] ?? 1];
   if (fixed) return [Math.min(fixed[0], low), Math.max(fixed[1], high)];
   const size = Math.max(Math.abs(low), Math.abs(high));
-  // Smoothing leaves differences of rounding: a level curve lies level.
+  // Smoothing leaves rounding differences: a level curve is drawn level.
   if (high - low <= ROUNDING * size)
     return [Math.min(0, 1.25 * low), Math.max(0, 1.25 * high) || Number(low === 0)];
   if (high - low > size / 3) {
@@ -114,7 +114,10 @@ export function limitsOf(
   return [low - room, high + room];
 }
 
-/** Options of a chart. @param latest its present properties: limits and labels follow them without a new chart */
+/**
+ * Options of a chart.
+ * @param latest its current properties: limits and labels follow them without a new chart
+ */
 export function chartOptions(latest: () => ChartProps, frame: Frame): uPlot.Options {
   const props = latest();
   const { series, mains, bands } = seriesOf(props);
@@ -154,14 +157,14 @@ function cursorOf({ view }: ChartProps, frame: Frame): uPlot.Cursor {
 }
 
 interface Marks {
-  /** Places of the curves among the series. */
+  /** Indices of the curves among the series. */
   readonly mains: readonly number[];
   readonly labelled: boolean;
 }
 
 function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Marks): uPlot.Hooks.Arrays {
   const { format = short, legend, references = [] } = latest();
-  // The pointer of another chart moves this one's, too, but only a drag in this one is its own.
+  // Another chart's pointer moves this one's, too, but only its own drags zoom it.
   let pressed = false;
   const valuesAt = (plot: uPlot, index: number) => mains.map(at => plot.data[at][index]);
   const showLast = (plot: uPlot) => {
@@ -249,7 +252,7 @@ function axesOf(props: ChartProps, { height }: Frame): uPlot.Axis[] {
   ];
 }
 
-/** Room for the last values, right of the curves. */
+/** Room for the last values, to the right of the curves. */
 function endWidth(plot: uPlot, mains: readonly number[], format: (value: number) => string): number {
   const lengths = mains.map(at => {
     const column = plot.data?.[at] as Column | undefined;

@@ -11,7 +11,7 @@ export interface Curve {
   /** A band between two curves on the same x. */
   readonly low?: readonly number[];
   readonly high?: readonly number[];
-  /** Position of each step on the axis; the steps themselves where it is absent. */
+  /** Position of each step on the axis; by default the steps themselves. */
   readonly at?: (step: number) => number;
 }
 
@@ -19,20 +19,20 @@ export interface ChartProps {
   readonly title: string;
   readonly curves: readonly Curve[];
   readonly height?: number;
-  /** Takes more height where its panel has it; not with a legend. */
+  /** Fills the height of its panel; not with a legend. */
   readonly fill?: boolean;
-  /** Values of y that are always in view. */
+  /** Values of y that are always visible. */
   readonly range?: readonly [number, number];
   /** Formats a value. */
   readonly format?: (value: number) => string;
-  /** Curves one on top of the other, filled. */
+  /** Stacked and filled curves. */
   readonly stacked?: boolean;
   /** Shows the names of the curves with the values under the pointer. */
   readonly legend?: boolean;
-  /** Values to hold the curves against, each a dashed line with its name. */
+  /** Reference values, each a dashed line with its name. */
   readonly references?: readonly { readonly label: string; readonly value: number }[];
-  /** Choices that the charts of the page share; without them a chart is alone. */
+  /** Choices shared by the charts of the page; without them a chart is independent. */
   readonly view?: ChartView;
-  /** Draws the curves as they are although the view smooths others. */
+  /** Draws the curves unsmoothed even where the view smooths others. */
   readonly exact?: boolean;
 }

@@ -14,17 +14,17 @@ export type Axis = keyof typeof AXES;
 export const DEFAULT_SMOOTHING = 0.6;
 const MAX_SMOOTHING = 0.99;
 
-/** Choices that all charts of a page share. */
+/** Choices shared by all charts of a page. */
 export interface ChartView {
   readonly axis: Axis;
-  /** Weight of the values before, from 0 (none) to 0.99. */
+  /** Weight of the earlier values, from 0 (none) to 0.99. */
   readonly smoothing: number;
   readonly log: boolean;
-  /** Part of x that is shown, in units of the axis; absent for all. */
+  /** Visible range of x, in units of the axis; absent for everything. */
   readonly zoom?: readonly [from: number, to: number];
 }
 
-/** The view that an address asks for; what it gets wrong counts as not given. */
+/** The view in an address; invalid parts are ignored. */
 export function chartViewOf({ x, smooth, log, zoom }: Address['query']): ChartView {
   const weight = smooth === undefined ? DEFAULT_SMOOTHING : Number(smooth);
   const [from, to] = (zoom ?? '').split(':').map(text => (text === '' ? Number.NaN : Number(text)));
@@ -36,7 +36,7 @@ export function chartViewOf({ x, smooth, log, zoom }: Address['query']): ChartVi
   };
 }
 
-/** Axes that a run has the metrics of. */
+/** Axes for which a run has metrics. */
 export function knownAxes(metrics: readonly string[]): Axis[] {
   return (Object.keys(AXES) as Axis[]).filter(
     axis => AXES[axis] === undefined || metrics.includes(AXES[axis]),
@@ -49,7 +49,7 @@ export function positionsOn(axis: Axis, store: Pick<RunStore, 'series'>): (step:
   return metric === undefined ? step => step : interpolated(store.series(metric));
 }
 
-/** A function through points that begins at 0 and stays at its last value. */
+/** A function through points that begins at 0 and keeps its last value. */
 export function interpolated({ x, y }: Points): (at: number) => number {
   const known = x.map((_, i) => i).filter(i => Number.isFinite(y[i]) && x[i] > 0);
   const [xs, ys] = [
@@ -69,7 +69,7 @@ export function interpolated({ x, y }: Points): (at: number) => number {
   };
 }
 
-/** Exponential moving average without the bias of its start; what is not a number stays so and is passed over. */
+/** Exponential moving average without the bias of its start; values that are not numbers are skipped. */
 export function smoothed(values: readonly number[], weight: number): number[] {
   let sum = 0;
   let seen = 0;

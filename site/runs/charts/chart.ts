@@ -15,7 +15,7 @@ const LEGEND_HEIGHT = 24;
 /** Narrower charts write the last value into the title row. */
 const NARROW = 230;
 
-/** Curves over steps, with the same in words for those who cannot see them. */
+/** Curves over steps, with a description for screen readers. */
 export function Chart(props: ChartProps) {
   const { title, curves, height = 220, fill = false, format = short, view } = props;
   const place = useRef<HTMLDivElement>(null);

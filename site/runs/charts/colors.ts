@@ -1,5 +1,5 @@
 const DARK = matchMedia('(prefers-color-scheme: dark)');
-/** Values read from the styles of a theme: reading them for each chart makes the browser compute all styles again. */
+/** Cached colors of a theme: reading them for each chart makes the browser compute all styles again. */
 const known = { theme: '', values: new Map<string, string>() };
 
 function fromStyles(name: string, read: () => string): string {
@@ -18,7 +18,7 @@ export const variable = (name: string): string =>
     getComputedStyle(document.documentElement).getPropertyValue(name).trim(),
   );
 
-/** A color of the present theme as `#rrggbb`, which canvases take. */
+/** A color of the current theme as `#rrggbb`, the form that canvases accept. */
 export function color(name: string): string {
   return fromStyles(name, () => {
     const probe = document.createElement('span');
@@ -30,7 +30,10 @@ export function color(name: string): string {
   });
 }
 
-/** Calls when the theme changes. @returns ends that */
+/**
+ * Calls back when the theme changes.
+ * @returns stops that
+ */
 export function onTheme(listener: () => void): () => void {
   DARK.addEventListener('change', listener);
   const observer = new MutationObserver(listener);

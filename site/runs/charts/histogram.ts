@@ -11,7 +11,7 @@ interface Item {
   readonly kept: boolean;
 }
 
-/** Distribution of the groups' scores, kept groups separately, with the filter's threshold. */
+/** Distribution of the groups' scores, with kept groups separate, and the filter's threshold. */
 export function Histogram({ title, items }: { readonly title: string; readonly items: readonly Item[] }) {
   if (items.length === 0) return html`<p class="hint">No groups yet.</p>`;
   const values = items.map(({ value }) => value);
@@ -49,7 +49,7 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
   </figure>`;
 }
 
-/** Between the greatest score that was dropped and the least that was kept; undefined where the filter did not cut there. */
+/** Midpoint between the greatest dropped score and the least kept one; undefined where the filter did not cut there. */
 export function cutOf(items: readonly Item[]): number | undefined {
   const kept = items.filter(item => item.kept).map(({ value }) => value);
   const dropped = items.filter(item => !item.kept).map(({ value }) => value);

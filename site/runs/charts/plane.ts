@@ -10,7 +10,10 @@ export const REGIMES = ['diverse', 'template collapse', 'compressed', 'low-entro
 
 interface Place {
   readonly step: number;
-  /** Conditional entropy of the reasoning in nats per token, and its mutual information with the prompt as a share of the most. */
+  /**
+   * Conditional entropy of the reasoning in nats per token, and its mutual information with the prompt as a share of the
+   * maximum.
+   */
   readonly entropy: number;
   readonly share: number;
 }

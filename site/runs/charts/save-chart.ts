@@ -2,7 +2,7 @@ import type { Curve } from './chart-props.ts';
 
 const MARGIN = 12;
 
-/** The values of curves over their steps, as a spreadsheet takes them. */
+/** The values of curves by step as CSV. */
 export function csvOf(curves: readonly Curve[]): string {
   const columns = curves.flatMap(({ label, x, y, low, high }) => [
     { name: label, x, y },
@@ -19,13 +19,13 @@ export function csvOf(curves: readonly Curve[]): string {
   return [['step', ...columns.map(({ name }) => quoted(name))].join(','), ...lines, ''].join('\n');
 }
 
-/** A name as a field of CSV; one that a spreadsheet would take for a formula begins with an apostrophe. */
+/** A name as a field of CSV; one that a spreadsheet would read as a formula gets a leading apostrophe. */
 function quoted(name: string): string {
   const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name;
   return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** A drawn chart with its title above, on the background of the page. */
+/** A chart's image with its title above, on the page's background. */
 export function pngOf(
   chart: HTMLCanvasElement,
   title: string,

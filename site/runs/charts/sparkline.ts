@@ -5,7 +5,7 @@ const WIDTH = 96;
 const HEIGHT = 24;
 const EDGE = 2;
 
-/** Validation success over the steps of a run, from 0 to 1; the numbers stand next to it. */
+/** Validation success over the steps of a run, from 0 to 1, without axes; the numbers are next to it. */
 export function Sparkline({ points }: { readonly points: readonly ValidationPoint[] }) {
   if (points.length < 2) return html`<svg width=${WIDTH} height=${HEIGHT} aria-hidden="true"></svg>`;
   const last = points.at(-1)!.step || 1;

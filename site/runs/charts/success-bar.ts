@@ -8,11 +8,11 @@ interface SuccessBarProps {
   readonly before?: number;
   readonly random: number | null;
   readonly optimum: number | null;
-  /** Writes random and optimum below their marks; without it the bar needs its numbers next to it. */
+  /** Writes random and optimum below their marks; without it the numbers must be next to the bar. */
   readonly labelled?: boolean;
 }
 
-/** Labels of marks closer than this stand one below the other. */
+/** Labels of marks closer than this are on separate lines. */
 const LABEL_WIDTH = 0.32;
 /** Middle of the bar, and lines of its labels, in pixels. */
 const MIDDLE = 10;

@@ -10,10 +10,10 @@ import type { RunRow } from '../../server/reader/runs-table.ts';
 import type { EpisodeReply, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import type { Query } from './query.ts';
 
-/** Begins the ids of runs that are in the page alone. */
+/** Prefix of the ids of runs that exist in the page only. */
 const DROPPED = 'dropped:';
 const MIB = 1024 * 1024;
-/** Files of one drop, which are in memory as a whole. */
+/** Most files of one drop, which are in memory as a whole. */
 const MAX_BYTES = 512 * MIB;
 /** Longest time of a search. */
 const SEARCH_MS = 3000;
@@ -25,7 +25,7 @@ interface DroppedRun {
   readonly digests: ReadonlyMap<string, readonly EpisodeDigest[]>;
 }
 
-/** Files of trajectories that were dropped onto the page: read in the browser, gone when it is left. */
+/** Trajectory files dropped onto the page: read in the browser, gone when the page is left. */
 export class DroppedRuns {
   readonly #runs = new Map<string, DroppedRun>();
 
@@ -34,8 +34,9 @@ export class DroppedRuns {
   }
 
   /**
-   * Reads files as the episodes of one run. @returns its id
-   * @throws Error that names file and line for anything that is no trajectory
+   * Reads files as the episodes of one run.
+   * @returns its id
+   * @throws Error that names file and line for anything but a trajectory
    */
   async add(files: readonly File[]): Promise<string> {
     if (files.length === 0) throw new Error('No file was dropped.');
@@ -60,7 +61,7 @@ export class DroppedRuns {
     return id;
   }
 
-  /** Answers for a run that {@link has} knows; undefined for what it does not hold. */
+  /** Answers for a run that {@link has} knows; undefined for data it does not hold. */
   async get(route: string, { id, file = '', index, ...query }: Query): Promise<unknown> {
     const { detail, steps, digests } = this.#runs.get(String(id))!;
     const episodes = steps.get(String(file));

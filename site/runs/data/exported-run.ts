@@ -10,35 +10,35 @@ export interface EpisodeSpan {
   readonly count: number;
 }
 
-/** A file of an exported run, compressed: all but the episodes. */
+/** A compressed file of an exported run: everything but the episodes. */
 export interface ExportedRun {
   readonly detail: RunDetail;
   readonly metrics: MetricsReply;
   readonly groups: readonly GroupsRow[];
-  /** Episodes in short, by trajectory file. */
+  /** Episode summaries by trajectory file. */
   readonly digests: { readonly [file: string]: readonly EpisodeDigest[] };
   /** Episodes of each pack, in the order of its lists. */
   readonly packs: readonly (readonly EpisodeSpan[])[];
 }
 
-/** A file of an exported run, compressed: the episodes of a pack. */
+/** A compressed file of an exported run: the episodes of a pack. */
 export interface EpisodePack {
   readonly episodes: readonly EpisodeRecord[];
   /** Token id → text, for the ids of its samples. */
   readonly texts: { readonly [id: string]: string };
 }
 
-/** Path of a run's file; of one of its packs with the number of the pack. */
+/** Path of a run's file, or of its pack with this number. */
 export function exportedRunPath(id: string, pack?: number): string {
   return `data/run/${fileName(id)}/${pack === undefined ? 'run' : `episodes-${pack}`}.bin`;
 }
 
-/** A name that every file system and web server takes as it is. */
+/** A name that every file system and web server accepts unchanged. */
 function fileName(text: string): string {
   return encodeURIComponent(text).replaceAll('%', '~').replaceAll('.', '~2E').replaceAll('*', '~2A');
 }
 
-/** The pack that has an episode, and its place there; undefined where no pack has it. */
+/** The pack of an episode, and its index there; undefined where no pack has it. */
 export function packOf(
   { packs }: ExportedRun,
   file: string,

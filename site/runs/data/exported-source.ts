@@ -9,12 +9,12 @@ import type { Query } from './query.ts';
 
 /** Longest time of a search. */
 const SEARCH_MS = 5000;
-/** Files of runs and packs that stay in memory. */
+/** Number of run files and packs that stay in memory. */
 const MAX_KEPT = 8;
 
 type Read = <T>(url: string) => Promise<T>;
 
-/** Answers what a server would compute from the files of an exported site. */
+/** Computes a server's answers from the files of an exported site. */
 export class ExportedData {
   readonly #read: Read;
   readonly #readPacked: Read;
@@ -75,7 +75,7 @@ export class ExportedData {
     return this.#packed(exportedRunPath(String(id)));
   }
 
-  /** A compressed file; those read last stay in memory. */
+  /** A compressed file; the most recently read ones stay in memory. */
   #packed<T>(path: string): Promise<T> {
     let value = this.#kept.get(path) as Promise<T> | undefined;
     if (value) this.#kept.delete(path);
@@ -96,7 +96,7 @@ export class ExportedData {
     return { file, index, count: run.digests[file].length, episode: episodes[place.at], texts };
   }
 
-  /** As the server's: a page of the episodes that pass the filters and have the text. */
+  /** Like the server's: a page of the episodes that pass the filters and contain the text. */
   async #search({ id, ...query }: Query): Promise<SearchReply> {
     const run = await this.#run(id);
     const wanted = String(query.q ?? '').toLowerCase();
@@ -120,7 +120,7 @@ export class ExportedData {
   }
 }
 
-/** The file that answers a query about several runs; the exporter writes it there. */
+/** The file that answers a query about several runs, where the exporter writes it. */
 export function exportedPath(name: string): string {
   return `data/${name}.json`;
 }

@@ -3,12 +3,12 @@ import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
 import { type Loaded, useSource } from './hooks.ts';
 import type { RunStore } from './run-store.ts';
 
-/** Iterations that stay in memory, no fewer than the server sends at once; a page is open for days. */
+/** Iterations that stay in memory, at least as many as the server sends at once; a page may be open for days. */
 const MAX_ROWS = 512;
 
 type Rows = readonly GroupsRow[];
 
-/** The groups of a run's iterations. A new step asks for its groups only. */
+/** The groups of a run's iterations. A new step requests only its groups. */
 export function useGroups(store: RunStore): Loaded<Rows> {
   const source = useSource();
   const [loaded, setLoaded] = useState<Loaded<Rows>>({});
@@ -32,7 +32,7 @@ export function useGroups(store: RunStore): Loaded<Rows> {
   return loaded;
 }
 
-/** Every second row of too many; the last one stays. */
+/** Drops every second row of too many; the last one stays. */
 export function thinned(rows: Rows): Rows {
   if (rows.length <= MAX_ROWS) return rows;
   return rows.filter((_, i) => (rows.length - 1 - i) % 2 === 0);

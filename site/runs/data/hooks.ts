@@ -14,12 +14,12 @@ export function useSource(): Source {
 /** State of a request. */
 export interface Loaded<T> {
   readonly value?: T;
-  /** Query of the value: the one before the last while the reply to the last is pending. */
+  /** Query of the value: the previous one while the reply to the current one is pending. */
   readonly answered?: Query;
   readonly error?: string;
 }
 
-/** Asks for data whenever the query changes; what was there stays until the new is, with the query that it answers. */
+/** Requests data whenever the query changes; the old value stays, with its query, until the new one arrives. */
 export function useData<T>(name: string | undefined, query: Query = {}): Loaded<T> {
   const source = useSource();
   const [loaded, setLoaded] = useState<Loaded<T>>({});
@@ -39,7 +39,7 @@ export function useData<T>(name: string | undefined, query: Query = {}): Loaded<
   return loaded;
 }
 
-/** A run that is followed while the component is there, with these metrics. */
+/** A run that is followed while the component is mounted, with these metrics. */
 export function useRun(id: string): RunStore {
   const source = useSource();
   const [store, setStore] = useState(() => new RunStore(source, id));
@@ -57,7 +57,10 @@ export function useRun(id: string): RunStore {
   return store;
 }
 
-/** Reads the metrics of a run that a view shows. @returns why some could not be read, for the panel that lacks them */
+/**
+ * Reads the metrics that a view shows.
+ * @returns the reason why some could not be read, for the panel that lacks them
+ */
 export function useMetrics(store: RunStore, names: readonly string[]): string | undefined {
   useEffect(() => {
     if (store.detail) void store.want(names);

@@ -5,16 +5,16 @@ import type { TrajectoryFile } from '../../server/reader/trajectories.ts';
 import type { Source } from './source.ts';
 
 const RECONNECT_MS = 2000;
-/** Metrics that could not be read are requested again after the first time, and after twice as long each time it fails. */
+/** Milliseconds until metrics that could not be read are requested again; doubled with each failure. */
 const RETRY_MS = 1000;
 const MAX_RETRY_MS = 60_000;
 
-/** Points of a metric that stay in memory, as many as the server sends; a page is open for days. */
+/** Points of a metric that stay in memory, as many as the server sends; a page may be open for days. */
 const MAX_POINTS = 2048;
 
-/** Characters that the names of one request take up in its address; servers refuse addresses of 16 KiB. */
+/** Characters of names in the address of one request; servers reject addresses of 16 KiB. */
 const MAX_NAMES_LENGTH = 4000;
-/** Names that the server takes in one request. */
+/** Most names in one request. */
 const MAX_NAMES = 200;
 
 export type Points = SeriesPoints;
@@ -28,7 +28,7 @@ export class RunStore {
   error: string | undefined;
   /** Grows with every change. */
   version = 0;
-  /** Grows when the run's files were replaced: what was read of them counts no more. */
+  /** Grows when the run's files were replaced, which makes everything read so far invalid. */
   replaced = 0;
   readonly #source: Source;
   readonly #series = new Map<string, { readonly points: Series; readonly offset: number }>();
@@ -40,7 +40,7 @@ export class RunStore {
   readonly #stop = new AbortController();
   #offset: number | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
-  /** Failures since all metrics could be read. */
+  /** Consecutive failures since all metrics could be read. */
   #failures = 0;
 
   constructor(source: Source, id: string) {
@@ -48,7 +48,7 @@ export class RunStore {
     this.id = id;
   }
 
-  /** Reads the run and follows it; one that cannot be read yet is requested again. */
+  /** Reads the run and follows it; a run that cannot be read yet is requested again. */
   async open(): Promise<void> {
     await this.#load();
     while (this.error && !this.#source.site.exported && !this.#stop.signal.aborted) {
@@ -82,17 +82,17 @@ export class RunStore {
     return (this.detail?.metrics ?? []).filter(name => pattern.test(name));
   }
 
-  /** Why one of these metrics could not be read; undefined where all could. */
+  /** The reason why one of these metrics could not be read; undefined where all could. */
   problemOf(names: readonly string[]): string | undefined {
     return this.#failed.size === 0 ? undefined : names.map(name => this.#failed.get(name)).find(Boolean);
   }
 
-  /** @returns true once each of these metrics was answered, with values or without, or could not be read */
+  /** @returns true once each of these metrics was answered, with or without values, or could not be read */
   knows(names: readonly string[]): boolean {
     return names.every(name => this.#answered.has(name) || this.#failed.has(name));
   }
 
-  /** Reads metrics that are not there yet; those that could not be read are requested again, here at once and later. */
+  /** Reads missing metrics; those that could not be read are requested again, here at once and later. */
   async want(names: readonly string[]): Promise<void> {
     await this.#read(names.filter(name => !this.#wanted.has(name)));
   }
@@ -156,7 +156,7 @@ export class RunStore {
           signal,
         );
       } catch {
-        // The server went away or the page was left; asked again below.
+        // The server disappeared or the page was left; requested again below.
       }
       await new Promise(resolve => setTimeout(resolve, RECONNECT_MS));
     }
@@ -195,7 +195,7 @@ export class RunStore {
         const series = this.#series.get(name) ?? { points: new Series(MAX_POINTS), offset: 0 };
         this.#series.set(name, series);
         const last = series.points.x.at(-1) ?? Number.NEGATIVE_INFINITY;
-        // What was read a moment ago may come again.
+        // Rows read a moment ago may come again.
         if (step < last || (step === last && offset <= series.offset)) continue;
         if (step === last && !name.startsWith('sft/')) continue;
         series.points.push(step, typeof value === 'number' ? value : Number.NaN);
@@ -211,7 +211,7 @@ export class RunStore {
   }
 }
 
-/** Names in lists that each fit into the address of a request. */
+/** Names in lists that each fit the address of a request. */
 function portions(names: readonly string[]): string[][] {
   const lists: string[][] = [];
   let length = Number.POSITIVE_INFINITY;

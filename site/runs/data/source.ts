@@ -5,7 +5,7 @@ import type { SiteAddresses } from '../../server/addresses.ts';
 import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
 
-/** Data source of the pages: their server, or the files that `--export` wrote next to them. */
+/** Data source of the run pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
   readonly site: SiteAddresses;
   /** @throws ServerAway, RequestFailed */
@@ -14,11 +14,18 @@ export interface Source {
   post<T>(path: string, body: unknown): Promise<T>;
   /** Replaces tags, note and archive mark of a run. @throws ServerAway, RequestFailed */
   annotate(id: string, annotations: Annotations): Promise<void>;
-  /** Passes a command on to the trainer of a run. @throws ServerAway, RequestFailed */
+  /**
+   * Sends a command to the trainer of a run.
+   * @throws ServerAway, RequestFailed
+   */
   control(id: string, command: ControlCommand): Promise<void>;
-  /** Sets the token of later requests, for as long as the tab is open. */
+  /** Sets the token of later requests, while the tab is open. */
   setToken(token: string): void;
-  /** Reads files of trajectories of other programs in the page. @returns id of the run that shows them @throws Error */
+  /**
+   * Reads other programs' trajectory files in the page.
+   * @returns id of the run that shows them
+   * @throws Error
+   */
   drop(files: readonly File[]): Promise<string>;
   /** Reports the events of a run until the signal is aborted; does nothing without a server. */
   live(query: Query, onEvent: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void>;
@@ -31,7 +38,7 @@ export async function openSource(): Promise<Source> {
   return withDropped(site.exported ? await exportedSource(site) : liveSource(site));
 }
 
-/** Takes the token out of the address that the dashboard printed. */
+/** Takes the token from the address that the dashboard printed. */
 function takeToken(): void {
   const token = new URLSearchParams(location.search).get('token');
   if (token === null) return;
@@ -41,7 +48,7 @@ function takeToken(): void {
 
 type OwnSource = Omit<Source, 'drop'>;
 
-/** A source that also answers for files that were dropped onto the page. */
+/** A source that also answers for files dropped onto the page. */
 function withDropped(source: OwnSource): Source {
   let dropped: DroppedRuns | undefined;
   return {
@@ -114,7 +121,7 @@ async function readJson<T>(url: string, options?: RequestOptions): Promise<T> {
   return (text === '' ? undefined : JSON.parse(text)) as T;
 }
 
-/** First bytes of gzip; a server that knows the form has unpacked it already. */
+/** First bytes of gzip; a server that knows the format has already unpacked it. */
 const GZIP = [0x1f, 0x8b];
 
 /** Reads a file of compressed JSON. */
@@ -128,7 +135,7 @@ async function readPacked<T>(url: string): Promise<T> {
   return (await new Response(unpacked).json()) as T;
 }
 
-/** Reads server-sent events with `fetch`, which can carry a token. */
+/** Reads server-sent events with `fetch`, which can send a token. */
 async function readEvents(
   url: string,
   onEvent: (name: string, data: unknown) => void,

@@ -11,9 +11,9 @@ import type { Source } from '../data/source.ts';
 import { short } from '../format.ts';
 import { Arrow } from './turn-words.ts';
 
-/** A game that left an episode. */
+/** A game that branches off an episode. */
 export interface Branch {
-  /** It continues from before this turn. */
+  /** Turn before which it branches off. */
   readonly turn: number;
   /** `hand`, or the reference policy that plays. */
   readonly by: string;
@@ -25,7 +25,7 @@ interface BranchStart extends Pick<Branch, 'turn' | 'by'> {
   readonly config?: object;
 }
 
-/** Opens a session of an episode's level, and plays on from before a turn. */
+/** Opens a session of an episode's level, and continues from before a turn. */
 export function openBranch(source: Source, { episode, config, turn, by }: BranchStart) {
   const actions = episode.turns.slice(0, turn).flatMap(each => each.actions);
   const server = batchServer(
@@ -56,7 +56,7 @@ interface LaneProps {
   readonly server: string | null;
 }
 
-/** The branch in its lane: its steps since the episode, and the player that plays on. */
+/** The branch in its lane: its steps since the episode, and the player. */
 export function BranchLane({ branch, close, server }: LaneProps) {
   const { session, turn, by } = branch;
   const place = useRef<HTMLElement>(null);
@@ -71,7 +71,7 @@ export function BranchLane({ branch, close, server }: LaneProps) {
   }, [focusRequests]);
   const press = (event: KeyboardEvent) => {
     takeKey(event, session);
-    // The page has other uses for the keys that the player took.
+    // The page has other uses for the keys that the player takes.
     if (event.defaultPrevented) event.stopPropagation();
   };
   const moves = episode?.moves.slice(session.floor) ?? [];

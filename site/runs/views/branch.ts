@@ -6,7 +6,7 @@ import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** The branch of an episode, and what changes it. */
+/** The branch of an episode, and its actions. */
 export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) {
   const source = useSource();
   const [branch, setBranch] = useState<Branch>();
@@ -19,7 +19,7 @@ export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) 
   const open = async (turn: number, by: string) => {
     setProblem(undefined);
     try {
-      // The player is loaded for those who play.
+      // The player is loaded when it is first needed.
       lane.current ??= await import('./branch-lane.ts');
       branch?.session.stop();
       const opened = lane.current.openBranch(source, { episode, config, turn, by });
@@ -49,7 +49,7 @@ export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) 
 
 export type BranchState = ReturnType<typeof useBranch>;
 
-/** Buttons that leave the episode before a turn. */
+/** Buttons that branch off before a turn. */
 export function BranchControls({ state, turn }: { readonly state: BranchState; readonly turn: number }) {
   const { available, busy, open, error, branch } = state;
   if (!available) return null;

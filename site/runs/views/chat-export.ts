@@ -2,8 +2,8 @@ import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { promptRange } from './tokens.ts';
 
 /**
- * Episodes as OpenAI messages, a line each: `{"messages": [{"role", "content"}, …], "success", "return", …}`. What stood before
- * the first response is one user message, chat markers included where the prompt has them.
+ * Episodes as OpenAI messages, one line each: `{"messages": [{"role", "content"}, …], "success", "return", …}`. Everything
+ * before the first response is one user message, including chat markers in the prompt.
  */
 export function chatLines(replies: readonly EpisodeReply[]): string {
   return replies

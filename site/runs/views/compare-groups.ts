@@ -6,7 +6,7 @@ import type { Points } from '../data/run-store.ts';
 import { counted } from '../format.ts';
 import { settingText } from './runs-columns.ts';
 
-/** Settings in which runs of one kind differ. */
+/** Settings in which runs of one kind may differ. */
 const SEED_KEYS = /^(seed|run\.|rollout\.start_seed$|policy\.workers$)/;
 const SEED_SUFFIX = /(?:[-_.]?seed[-_.]?|[-_.]{1,2}|(?<!\d))\d+$/;
 
@@ -21,14 +21,14 @@ export interface RunGroupOf {
   readonly members: readonly Compared[];
 }
 
-/** Runs that share a curve: those that differ by seed alone, none, or those with the same value of a setting. */
+/** Runs that share a curve: those that differ only by seed, none, or those with the same value of a setting. */
 export type Grouping = 'seeds' | 'runs' | (string & {});
 
 export function settingsOf({ detail }: Compared): ReadonlyMap<string, SettingValue> {
   return new Map(flattened(detail.config));
 }
 
-/** Settings with more than one value among runs. */
+/** Settings with more than one value among the runs. */
 export function differingKeys(runs: readonly Compared[]): string[] {
   const all = runs.map(settingsOf);
   const keys = new Set(all.flatMap(settings => [...settings.keys()]));
@@ -76,7 +76,7 @@ export function curveOf({ label, members }: RunGroupOf, name: string, axis: Axis
   return { label, at, ...points };
 }
 
-/** Mean over runs at each step that all of them have, and the band of one standard deviation around it. */
+/** Mean over runs at each step that all of them have, with a band of one standard deviation. */
 export function meanOf(runs: readonly Points[]) {
   const values = new Map<number, number[]>();
   for (const { x, y } of runs) {

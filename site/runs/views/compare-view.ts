@@ -32,7 +32,7 @@ const METRICS = [
   'actor/grad_norm',
 ];
 
-/** Several runs: their curves, those of one kind as one with a band, a test of two kinds, and their settings. */
+/** Several runs: their curves (groups with a band), a test of two groups, and their settings. */
 export function CompareView({ address }: { readonly address: Address }) {
   const { query } = address;
   const ids = (query.runs ?? '')
@@ -115,7 +115,7 @@ function useRuns(
 interface DifferencesProps {
   readonly runs: readonly Compared[];
   readonly different: readonly string[];
-  /** `defaults` to show what differs from those. */
+  /** `defaults` to show differences from the defaults. */
   readonly against: string;
 }
 

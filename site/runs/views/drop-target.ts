@@ -3,7 +3,7 @@ import { html } from '../../components/html.ts';
 import { formatAddress } from '../address.ts';
 import { useSource } from '../data/hooks.ts';
 
-/** Opens trajectories of other programs: by a button, or dropped anywhere on the page. */
+/** Opens other programs' trajectories: by a button, or dropped anywhere on the page. */
 export function DropTarget() {
   const source = useSource();
   const input = useRef<HTMLInputElement>(null);

@@ -19,10 +19,10 @@ import { knownTints, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 
-/** Longest expected answer in a line. */
+/** Longest expected answer on one line. */
 const MAX_ANSWER_LENGTH = 200;
 
-/** One episode: how it ended, its turns, what the chosen one did and said, and what the rest of its group did. */
+/** One episode: its end, its turns, the chosen turn in detail, and the rest of its group. */
 export function EpisodeView({ store, address }: RunViewProps) {
   const { file = '', index = '0' } = address.query;
   const { value, error } = useData<EpisodeReply>('episode', { id: store.id, file, index });
@@ -32,7 +32,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
   });
   const isKnown = value !== undefined && (all ?? noGroup) !== undefined;
   const current = value?.file === file && value.index === Number(index);
-  // The episode before stays until the next is there, so that nothing jumps and no key is lost.
+  // The previous episode stays until the next one is loaded, so that nothing jumps and no key is lost.
   return html`<div class="stack roomy episode" aria-busy=${value && !current ? 'true' : undefined}>
     <${Status} error=${error} loading=${!isKnown && !error} />
     ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
@@ -41,7 +41,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
 
 interface EpisodeProps extends RunViewProps {
   readonly reply: EpisodeReply;
-  /** All episodes of the file, empty where they cannot be read. */
+  /** All episodes of the file; empty where they cannot be read. */
   readonly all: readonly EpisodeDigest[];
 }
 
@@ -49,7 +49,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const { episode, file, count } = reply;
   const { turns, samples } = episode;
   const { query } = address;
-  /** The episode that the address names: the next one while it is on its way. */
+  /** The episode in the address, which may still be loading. */
   const index = Number(query.index ?? 0);
   const last = Math.max(0, turns.length - 1);
   const least = useMemo(() => leastLikely(episode), [episode]);
@@ -77,7 +77,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' }, true);
   const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) }, true);
   const memberAt = (at: number) => group.findIndex(one => one.index === at);
-  const now = () => Number(parseAddress(location.hash).query.index ?? 0); // earlier keys may not be drawn yet
+  const now = () => Number(parseAddress(location.hash).query.index ?? 0); // Earlier keys may not be rendered yet.
   useKeys({
     ArrowLeft: () => go(turn - 1),
     ArrowRight: () => go(turn + 1),
@@ -148,7 +148,7 @@ interface FiguresProps {
   readonly onLeast: () => void;
 }
 
-/** The numbers of an episode, each with what it is to be held against. */
+/** The numbers of an episode, each with its reference value. */
 function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   const numbers = episode.turns.map(turn => turnNumbers(turn, episode.samples[turn.sample]));
   const expected = numbers[0]?.value;
@@ -165,11 +165,11 @@ function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   </dl>`;
 }
 
-/** A text that fits into a line. */
+/** A text shortened to one line. */
 const clipped = (text: string): string =>
   text.length > MAX_ANSWER_LENGTH ? `${text.slice(0, MAX_ANSWER_LENGTH)}…` : text;
 
-/** Reward components of an episode, each added up over its turns. */
+/** Reward components of an episode, each summed over its turns. */
 function componentSums({ turns }: EpisodeRecord): [name: string, sum: number][] {
   const sums = new Map<string, number>();
   for (const { rewards = {} } of turns) {
@@ -230,7 +230,7 @@ interface MeterProps {
   readonly text: string;
   /** −1 to 1 of the longest bar. */
   readonly share: number;
-  /** The bar begins in the middle, to the left below 0. */
+  /** The bar begins in the middle, and extends to the left below 0. */
   readonly middle?: boolean;
 }
 
@@ -247,7 +247,7 @@ interface GroupProps {
   readonly meanings?: Meanings;
 }
 
-/** The other tries at the same level. */
+/** The other attempts at the same level. */
 function GroupMembers({ group, index, link, meanings }: GroupProps) {
   const [{ seed, filter, group_id }] = group;
   const won = group.filter(({ success }) => success).length;

@@ -13,11 +13,11 @@ import { counted, levelOf, percent, short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** Groups drawn before "show more". */
+/** Groups shown before "show more". */
 const FIRST_GROUPS = 24;
 const SEARCH_DELAY_MS = 300;
 
-/** The episodes of a step, by group, and those that have a text. */
+/** The episodes of a step, by group, and those that contain a text. */
 export function EpisodesView({ store, address }: RunViewProps) {
   const files = [...store.detail!.files].sort((a, b) => b.step - a.step || a.kind.localeCompare(b.kind));
   const { query } = address;
@@ -31,12 +31,12 @@ export function EpisodesView({ store, address }: RunViewProps) {
     id: store.id,
     file: file?.name,
   });
-  // Until the episodes of another file are here, those that are shown lead to their own.
+  // Until another file's episodes are loaded, the shown ones lead to their own.
   const shownFile = String(answered?.file);
   const [most, setMost] = useState(FIRST_GROUPS);
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
-  // All at once: what comes later would move what is there.
+  // Rendered together: parts that come later would move the page.
   if (!episodes && !error) return html`<div class="stack roomy episodes" aria-busy="true"></div>`;
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
@@ -116,7 +116,7 @@ interface MembersProps {
   readonly id: string;
   readonly file: string;
   readonly members: readonly EpisodeDigest[];
-  /** Says the level of each. */
+  /** True to show the level of each. */
   readonly named?: boolean;
   readonly ends?: EndMeanings;
 }

@@ -12,7 +12,7 @@ import { counted, percent, short } from '../format.ts';
 import { choose, Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** Series of measurements of a part of the responses. */
+/** Series measured on a part of the responses. */
 interface Measured {
   readonly firstTurn: string;
   readonly trajectory: string;
@@ -22,7 +22,7 @@ const THOUGHTS: Measured = {
   firstTurn: 'collapse_first_turn_sample',
   trajectory: 'collapse_trajectory_sample',
 };
-/** Measurements of policies that do not think. */
+/** Measurements of policies without reasoning. */
 const ACTIONS: Measured = {
   firstTurn: 'collapse_action_first_turn_sample',
   trajectory: 'collapse_action_trajectory_sample',
@@ -39,7 +39,7 @@ const GROUPS = ['rollout/filter_kept_ratio', 'frac_reward_zero_std'];
 export function FilterView({ store, address }: RunViewProps) {
   const { value: rows, error } = useGroups(store);
   const unread = useMetrics(store, GROUPS);
-  // The panels below ask for these, too; each has its own request, so that an error stays in its panel.
+  // The panels below request these, too; each has its own request, so that an error stays in its panel.
   const others = [store.names(COLLAPSE), store.names(GRADIENTS)];
   useMetrics(store, others[0]);
   useMetrics(store, others[1]);
@@ -105,7 +105,7 @@ function Collapse({ store }: { readonly store: RunStore }) {
   <//>`;
 }
 
-/** Dependence of the actions on the observations, for policies that do not think. */
+/** Dependence of the actions on the observations, for policies without reasoning. */
 function Actions({ store }: { readonly store: RunStore }) {
   const share = store.last(`${ACTIONS.firstTurn}/mi_seq_share`)!;
   return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">

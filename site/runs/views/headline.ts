@@ -11,7 +11,7 @@ import { progressOf } from './parts.ts';
 
 const CHART_HEIGHT = 300;
 
-/** Metrics that the headline shows. */
+/** Metrics of the headline. */
 export function headlineMetrics(store: RunStore): string[] {
   const perTag = store.detail!.row.run.tags.flatMap(({ tag }) =>
     ['success', 'success_low', 'success_high'].map(name => `val-env/${tag}/${name}`),
@@ -19,7 +19,7 @@ export function headlineMetrics(store: RunStore): string[] {
   return [...perTag, ...Object.values(AXES).filter(metric => metric !== undefined)];
 }
 
-/** Success of a run in figures, against random play and the optimum, and its course. */
+/** Success of a run in figures, against random play and the optimum, and its curve. */
 export function Headline({ store, view }: { readonly store: RunStore; readonly view: ChartView }) {
   const { row } = store.detail!;
   const { validations, run } = row;

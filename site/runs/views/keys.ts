@@ -2,7 +2,7 @@ import { useLayoutEffect } from 'preact/hooks';
 
 /** Calls the action of a key unless the reader types or a list takes the key. */
 export function useKeys(actions: { readonly [key: string]: () => unknown }): void {
-  // Before the page is seen: a key pressed right then is meant for it.
+  // Installed before the first paint: a key pressed right then is meant for the page.
   useLayoutEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const typing = (event.target as Element).closest?.('input, select, textarea, [data-own-keys]');
@@ -16,7 +16,7 @@ export function useKeys(actions: { readonly [key: string]: () => unknown }): voi
   });
 }
 
-/** Puts the cursor into the search field of the page, its text chosen; does nothing on a page without one. */
+/** Moves the cursor to the search field of the page and selects its text; does nothing on a page without one. */
 export function focusSearch(): void {
   const field = document.querySelector<HTMLInputElement>('main input[type="search"]');
   field?.focus();

@@ -9,7 +9,7 @@ interface LazyProps {
   readonly address: Address;
 }
 
-/** A view that loads its scripts when it is shown. */
+/** A view that loads its scripts when it is first shown. */
 export function Lazy({ load, address }: LazyProps) {
   const [loaded, setLoaded] = useState<{ readonly view?: ComponentType<object>; readonly error?: string }>(
     {},

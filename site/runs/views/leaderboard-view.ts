@@ -10,12 +10,12 @@ import { intervalText, passText, sourceOf } from './leaderboard-parts.ts';
 import { PageTitle, Status } from './parts.ts';
 import { RefusedResults, SignedTable, signedRows } from './signed-results.ts';
 
-/** Time between two questions for results that are being played again. */
+/** Milliseconds between two requests for results that are being replayed. */
 const POLL_MS = 2000;
 
 /**
- * Every result by environment and preset, best first. Where a group signs its results, those that were played again and published
- * figures are listed, and everything else apart.
+ * Every result by environment and preset, best first. Where a group signs its results, it lists replayed results and
+ * published figures, and everything else separately.
  */
 export function LeaderboardView() {
   const [tries, setTries] = useState(0);

@@ -9,7 +9,7 @@ interface Likely {
   readonly share: number;
 }
 
-/** The likeliest tokens at a place, the likeliest first; undefined where the run kept none. */
+/** The likeliest tokens at a position, in descending order; undefined where the run kept none. */
 export function likeliestAt({ top_logprobs: top }: SampleRecord, at: number): readonly Likely[] | undefined {
   const pairs = top?.[at];
   if (!pairs) return undefined;

@@ -7,7 +7,7 @@ const MARGIN = '100% 0px';
 const listeners = new WeakMap<Element, () => void>();
 let observer: IntersectionObserver | undefined;
 
-/** Calls once, when the element comes near the window. */
+/** Calls back once, when the element comes near the window. */
 function whenNear(element: Element, listener: () => void): () => void {
   observer ??= new IntersectionObserver(
     entries => {
@@ -28,8 +28,8 @@ function whenNear(element: Element, listener: () => void): () => void {
 }
 
 /**
- * Whether an element has been in the window or close to it: thousands of tokens are drawn when they can be seen soon.
- * @param first true for what is in the window at first, which is drawn at once
+ * True once an element has been in or near the window: thousands of tokens are rendered only when they are about to be seen.
+ * @param first true for elements visible at first, which are rendered at once
  */
 export function useNear<E extends Element>(first: boolean): readonly [RefObject<E | null>, boolean] {
   const place: RefObject<E | null> = useRef(null);

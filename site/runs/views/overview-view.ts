@@ -23,7 +23,7 @@ interface Small {
   readonly range?: readonly [number, number];
 }
 
-/** The small charts, in their order. */
+/** The small charts, in order. */
 const SMALL: readonly Small[] = [
   { title: 'Return in training', name: 'train/return' },
   { title: 'Success in training', name: 'train/success', format: percent, range: [0, 1] },
@@ -38,7 +38,7 @@ const SMALL: readonly Small[] = [
   { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
 ];
 
-/** Success of a run, its health, what to do next, its curves, and its latest episodes. */
+/** Success of a run, its health, next steps, its curves, and its latest episodes. */
 export function OverviewView({ store, address }: RunViewProps) {
   const { row, config, folder, metrics } = store.detail!;
   const { group_size: groupSize = 1 } =
@@ -53,7 +53,7 @@ export function OverviewView({ store, address }: RunViewProps) {
   ];
   const unread = useMetrics(store, names);
   const { trainer } = useSource().site;
-  // All at once: what comes later would move what is there.
+  // Rendered together: parts that come later would move the page.
   if (!store.knows(names)) return html`<div class="overview" aria-busy="true"></div>`;
   const resume = `${trainer} train --resume ${folder}`;
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
@@ -91,7 +91,7 @@ export function OverviewView({ store, address }: RunViewProps) {
   </div>`;
 }
 
-/** A metric over the axis of the view; one of the warm start, which comes before the first step, over its epochs. */
+/** A metric over the axis of the view; a metric of the warm start, which comes before the first step, over its epochs. */
 function curveOf(store: RunStore, name: string, view: ChartView): Pick<ChartProps, 'curves' | 'view'> {
   const { x, y } = store.series(name);
   if (name.startsWith('sft/')) return { curves: [{ label: name, x: x.map((_, i) => i + 1), y }] };

@@ -18,7 +18,7 @@ export const OUTCOME_LOOKS: { readonly [outcome in Outcome]: readonly [tone: str
   unknown: [''],
 };
 
-/** State of a run by its outcome; the sign says the same as the color. */
+/** State of a run by its outcome; the sign repeats the color's meaning. */
 export function StateChip({ row }: { readonly row: Pick<RunRow, 'state' | 'validations'> }) {
   const outcome = outcomeOf(row);
   const [tone, sign] = OUTCOME_LOOKS[outcome];
@@ -29,7 +29,7 @@ const VIEWS = { runs: 'All runs', compare: 'Compare', leaderboard: 'Leaderboard'
 
 interface PageTitleProps {
   readonly view: keyof typeof VIEWS;
-  /** Between the title and the links to the other views. */
+  /** Shown between the title and the links to the other views. */
   readonly children?: ComponentChildren;
 }
 
@@ -54,7 +54,7 @@ export function Status({ error, loading }: { readonly error?: string; readonly l
 interface PanelProps {
   readonly title: string;
   readonly children?: ComponentChildren;
-  /** At the right of the title. */
+  /** Shown at the right of the title. */
   readonly tools?: ComponentChildren;
   readonly class?: string;
 }
@@ -66,12 +66,12 @@ export function Panel({ title, children, tools, class: kind = '' }: PanelProps) 
   </section>`;
 }
 
-/** Opens the comparison of runs; of fewer than two it offers runs to choose. */
+/** Opens the comparison of runs; with fewer than two it offers a choice of runs. */
 export function openCompare(ids: readonly string[]): void {
   location.hash = formatAddress({ view: 'compare', query: { runs: ids.join(',') } });
 }
 
-/** Changes one choice of the present address. An empty value takes it away. */
+/** Changes one choice in the current address. An empty value removes it. */
 export function choose(changes: Readonly<Record<string, string>>, replace = false): void {
   const [path, search = ''] = location.hash.split('?', 2);
   const query = new URLSearchParams(search);
@@ -103,7 +103,7 @@ export function Select({ label, value, options, onChange }: SelectProps) {
   </label>`;
 }
 
-/** Progress of a run, with the time it took or will take. */
+/** Progress of a run, with its elapsed or remaining time. */
 export function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
   const done = `step ${step} of ${steps}`;
   if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;

@@ -10,7 +10,7 @@ import { counted, short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** Validations shown next to one another; of more, some evenly chosen and the last. */
+/** Most validations shown side by side; of more, some evenly chosen and the last. */
 const MAX_FRAMES = 12;
 
 interface Take {
@@ -20,7 +20,7 @@ interface Take {
   readonly episode: EpisodeRecord;
 }
 
-/** One validation level as it was played at every validation. */
+/** One validation level as played at every validation. */
 export function ReplayView({ store, address }: RunViewProps) {
   const files = store
     .detail!.files.filter(({ kind }) => kind === 'validation')
@@ -61,12 +61,12 @@ export function ReplayView({ store, address }: RunViewProps) {
   </div>`;
 }
 
-/** The level that shows best what was learned: one that failed at first and succeeds now. */
+/** The level that best shows what was learned: one that failed at first and succeeds now. */
 function telling(before: readonly EpisodeDigest[], now: readonly EpisodeDigest[]): EpisodeDigest | undefined {
   return now.find(({ success }, i) => success && before[i]?.success === false) ?? now[0];
 }
 
-/** At most this many files, evenly chosen, the first and the last among them. */
+/** At most this many files, evenly chosen, including the first and the last. */
 function chosenOf<T>(files: readonly T[]): readonly T[] {
   if (files.length <= MAX_FRAMES) return files;
   return Array.from(

@@ -6,7 +6,7 @@ import type { RunRow } from '../../server/reader/runs-table.ts';
 import { useSource } from '../data/hooks.ts';
 import { Panel } from './parts.ts';
 
-/** Time in which a second press stops the run. */
+/** Milliseconds in which a second click stops the run. */
 const CONFIRM_MS = 5000;
 const UNAUTHORIZED = 401;
 const LABELS: { readonly [key in (typeof SCHEDULE_KEYS)[number]]: string } = {
@@ -18,12 +18,12 @@ const LABELS: { readonly [key in (typeof SCHEDULE_KEYS)[number]]: string } = {
 interface ControlState {
   readonly text?: string;
   readonly error?: string;
-  /** The server wants a token. */
+  /** True if the server wants a token. */
   readonly isLocked?: boolean;
   readonly isBusy?: boolean;
 }
 
-/** Buttons that a running trainer obeys: stop, checkpoint, and when it validates, saves and ends. */
+/** Controls of a running trainer: stop, checkpoint, and when it validates, saves and ends. */
 export function RunControls({ row }: { readonly row: RunRow }) {
   const source = useSource();
   const [state, setState] = useState<ControlState>({});

@@ -38,14 +38,14 @@ export function RunPages({ address }: { readonly address: Address }) {
   const store = useRun(address.run!);
   const { detail, error } = store;
   const row = detail?.row;
-  // Another program's files have episodes alone.
+  // Another program's files have episodes only.
   const isForeign = row?.run.format !== undefined;
   const view = isForeign && address.view !== 'episode' ? 'episodes' : (address.view as RunView);
   const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
   const pages = html`<${Status} error=${error} loading=${!detail && !error} />
     ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
   useKeys({ c: () => !isForeign && openCompare([address.run!]) });
-  // An episode says itself where it is: it needs the height.
+  // An episode's page omits the run's title, because it needs the height.
   if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
   const last = row?.validations.at(-1);
   return html`<div class="stack roomy">

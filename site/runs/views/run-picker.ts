@@ -12,7 +12,7 @@ interface PickerProps {
   readonly onChange: (ids: readonly string[]) => void;
 }
 
-/** A list of runs to choose from, found by the words and terms of the table's search. */
+/** A list of runs to choose from, searched like the table of runs. */
 export function RunPicker({ chosen, onChange }: PickerProps) {
   const [q, setQ] = useState('');
   const { value, error } = useData<RunsReply>('runs', { limit: MAX_LISTED, q: q || undefined });

@@ -6,7 +6,7 @@ import { SuccessBar } from '../charts/success-bar.ts';
 import { ago, duration, percent, short } from '../format.ts';
 import { StateChip } from './parts.ts';
 
-/** A column of the table of runs; its id is also the key by which the table is ordered. */
+/** A column of the table of runs; its id is also its sort key. */
 export interface Column {
   readonly id: string;
   readonly title: string;
@@ -47,17 +47,17 @@ const BUILT_IN: readonly Column[] = [
   { id: 'updated', title: 'Last sign', isNumber: true, cell: ({ updated }, now) => ago(updated, now) },
 ];
 const DEFAULT = ['state', 'success', 'gain', 'curve', 'env', 'recipe', 'seed', 'steps', 'time', 'updated'];
-/** Columns without an order. */
+/** Columns that cannot be sorted. */
 export const UNORDERED = new Set(['curve']);
 const MAX_COLUMNS = 24;
 
-/** Ids of the columns that an address names, the usual ones without any. */
+/** Ids of the columns in an address; the default ones without any. */
 export function columnIds(columns: string | undefined): readonly string[] {
   const ids = (columns ?? '').split(',').filter(Boolean).slice(0, MAX_COLUMNS);
   return ids.length === 0 ? DEFAULT : [...new Set(ids)];
 }
 
-/** The address's form of columns; empty for the usual ones. */
+/** The address's form of columns; empty for the default ones. */
 export function columnsText(ids: readonly string[]): string {
   return ids.join() === DEFAULT.join() ? '' : ids.join();
 }
@@ -66,7 +66,7 @@ export const BUILT_IN_COLUMNS: readonly (readonly [id: string, title: string])[]
   ({ id, title }) => [id, title],
 );
 
-/** Columns of which the rows need a setting. */
+/** Settings that the rows of these columns need. */
 export function settingColumns(ids: readonly string[]): string[] {
   return ids.filter(id => !BUILT_IN.some(column => column.id === id));
 }
@@ -82,7 +82,7 @@ export function columnOf(id: string): Column {
   };
 }
 
-/** A value of a setting as a cell has it. */
+/** A setting's value for a cell. */
 export function settingText(value: SettingValue | undefined): string {
   if (value === undefined || value === null) return '–';
   return typeof value === 'number' ? (Number.isInteger(value) ? String(value) : short(value)) : String(value);

@@ -5,12 +5,12 @@ import { formatAddress } from '../address.ts';
 import { choose, StateChip } from './parts.ts';
 import { type Column, UNORDERED } from './runs-columns.ts';
 
-/** Heights of a row on a wide page and on a phone, as the style sheet has them. */
+/** Heights of a row on a wide page and on a phone, as in the style sheet. */
 const HEIGHTS = { wide: 52, phone: 88 };
 const PHONE = matchMedia('(max-width: 40rem)');
-/** Rows drawn above and below the window. */
+/** Rows rendered above and below the window. */
 const SPARE_ROWS = 12;
-/** Rows that are scrolled over before others are drawn. */
+/** Scrolled rows after which others are rendered. */
 const STEP_ROWS = 8;
 
 export type Range = readonly [from: number, to: number];
@@ -26,7 +26,7 @@ interface TableProps {
   readonly onTick: (row: RunRow) => void;
 }
 
-/** Draws only the rows that are in the window: 10,000 of them would take seconds. */
+/** Renders only the rows in the window: 10,000 of them would take seconds. */
 export function RunTable({ rows, count, range, onRange, columns, sort, ticked, onTick }: TableProps) {
   const place = useRef<HTMLDivElement>(null);
   const rowHeight = PHONE.matches ? HEIGHTS.phone : HEIGHTS.wide;
@@ -87,7 +87,7 @@ interface HeadProps {
   readonly sort: string;
 }
 
-/** Title of a column; a press orders by it, a second one the other way, a third one as before. */
+/** Title of a column; a click sorts by it, a second one in reverse, a third one restores the order. */
 function Head({ column: { id, title, isNumber }, sort }: HeadProps) {
   const kind = `${isNumber ? 'number' : ''} column-${id.replace(/[^\w-]/g, '-')}`;
   if (UNORDERED.has(id)) return html`<th scope="col" class=${kind}>${title}</th>`;

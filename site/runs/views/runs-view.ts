@@ -22,12 +22,12 @@ import {
 } from './runs-columns.ts';
 import { type Range, RunTable } from './runs-table.ts';
 
-/** Rows that are requested together. */
+/** Rows requested together. */
 const PAGE_ROWS = 60;
 const REFRESH_MS = 2000;
-/** Settings that menus list; others are typed. */
+/** Most settings in menus; others are typed. */
 const MAX_SETTINGS = 40;
-/** Orders on a phone, where the table has no head. */
+/** Sort orders on a phone, where the table has no head. */
 const ORDERS = [
   ['', 'newest'],
   ['-success', 'success'],
@@ -90,7 +90,10 @@ export function RunsView({ address }: { readonly address: Address }) {
   </div>`;
 }
 
-/** A query with one of its terms changed. @param term absent to take the field's terms away */
+/**
+ * A query with one term changed.
+ * @param term absent to remove the field's terms
+ */
 export function withTerm(q: string, field: string, term?: string): string {
   const others = q
     .split(/\s+/)
@@ -103,7 +106,7 @@ interface ChipsProps {
   readonly summary: RunsSummary;
 }
 
-/** Outcomes with the number of runs, each a filter; a second press takes it off. */
+/** Outcomes with the number of runs, each a filter; a second click removes it. */
 function OutcomeChips({ q, summary: { outcomes, archived } }: ChipsProps) {
   const words = q.split(/\s+/);
   const press = (field: string, term: string) => () =>
@@ -172,7 +175,7 @@ function Groups({ by, q }: { readonly by: string; readonly q: string }) {
 }
 
 interface Rows {
-  /** Rows by their place, as far as they were asked for. */
+  /** Rows by index, as far as they were requested. */
   readonly rows?: ReadonlyMap<number, RunRow>;
   readonly total: number;
   readonly matching: number;
@@ -185,7 +188,7 @@ interface RowsQuery {
   readonly settings: string;
 }
 
-/** The rows in a range; they are requested again while the page is looked at. */
+/** The rows in a range; they are refreshed while the page is visible. */
 function useRows({ q, sort, settings }: RowsQuery, [from, to]: Range, version: number): Rows {
   const source = useSource();
   const [state, setState] = useState<Rows & { readonly key?: string }>({ total: 0, matching: 0 });
@@ -224,7 +227,7 @@ function useRows({ q, sort, settings }: RowsQuery, [from, to]: Range, version: n
   return state;
 }
 
-/** Rows with those of a reply in their places. What lies far away is requested again when it is scrolled to. */
+/** Rows with those of a reply at their indices. Distant ones are requested again when they are scrolled to. */
 function merged(known: ReadonlyMap<number, RunRow> = new Map(), reply: RunsReply): Rows {
   const { total, matching, offset, rows } = reply;
   const near = [...known].filter(([place]) => Math.abs(place - offset) < 10 * PAGE_ROWS);
@@ -233,7 +236,7 @@ function merged(known: ReadonlyMap<number, RunRow> = new Map(), reply: RunsReply
   return { rows: new Map([...near, ...fresh]), total, matching };
 }
 
-/** The same runs keep their places: two that train would change them every second, under the pointer. */
+/** The same runs keep their places: two active ones would swap every second, under the pointer. */
 export function inPlace(before: readonly string[], rows: readonly RunRow[]): readonly RunRow[] {
   const byId = new Map(rows.map(row => [row.id, row]));
   const kept = before.flatMap(id => byId.get(id) ?? []);

@@ -6,7 +6,7 @@ import type { RunViewProps } from './run-view-props.ts';
 
 type Entry = readonly [key: string, value: SettingValue];
 
-/** Every setting of a run by section, those first that differ from their defaults. */
+/** Every setting of a run by section, those that differ from their defaults first. */
 export function SettingsView({ store, address }: RunViewProps) {
   const { config, row } = store.detail!;
   const entries = allSettings(config);

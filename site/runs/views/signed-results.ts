@@ -10,7 +10,7 @@ import { intervalText, passText, sourceOf } from './leaderboard-parts.ts';
 /** Longest title of a table: configs come from others. */
 const MAX_TITLE = 200;
 
-/** A row with what a signature covers. */
+/** A row with everything that a signature covers. */
 export interface SignedRow extends LeaderboardRow {
   readonly author?: { readonly name: string; readonly fingerprint: string };
   readonly levels?: string;
@@ -18,7 +18,7 @@ export interface SignedRow extends LeaderboardRow {
   readonly replayed?: string;
 }
 
-/** Rows of the results that hold. */
+/** Rows of the verified results. */
 export function signedRows({ runs }: SignedReply): SignedRow[] {
   return runs.flatMap(({ run, author, about, results = [] }) =>
     results.map((result): SignedRow => {
@@ -76,7 +76,7 @@ function Row({ row }: { readonly row: SignedRow }) {
   </tr>`;
 }
 
-/** Runs with results that are not listed, and why. */
+/** Runs with results that are not listed, and the reasons. */
 export function RefusedResults({ runs }: { readonly runs: readonly SignedRun[] }) {
   const others = runs.filter(({ state }) => state !== 'verified');
   if (others.length === 0) return null;

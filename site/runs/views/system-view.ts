@@ -6,7 +6,7 @@ import { duration, percent, short } from '../format.ts';
 import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
-/** Parts of a step, in the order in which they follow one another. */
+/** Parts of a step, in order. */
 const PARTS = ['gen', 'diagnostics', 'adv', 'update_actor'] as const;
 const LABELS: { readonly [part in (typeof PARTS)[number]]: string } = {
   gen: 'collect',
@@ -38,7 +38,7 @@ export function SystemView({ store }: RunViewProps) {
     ...servers,
   ];
   const unread = useMetrics(store, names);
-  // All at once: what comes later would move what is there.
+  // Rendered together: parts that come later would move the page.
   if (!store.knows(names)) return html`<div class="tiles fit" style="--tile: 30rem" aria-busy="true"></div>`;
   const curves = (names: readonly string[]): Curve[] =>
     names

@@ -7,11 +7,11 @@ import { type ChartView, positionsOn } from '../charts/chart-view.ts';
 import type { Points, RunStore } from '../data/run-store.ts';
 import { percent, short } from '../format.ts';
 
-/** Metrics of a tag in training, by the last part of their names. */
+/** Training metrics of a tag, by the last part of their names. */
 type Part = 'ended_by' | 'rewards';
 const PARTS: readonly Part[] = ['ended_by', 'rewards'];
 
-/** Metrics that the panels show. */
+/** Metrics of the panels. */
 export function tagPanelMetrics(store: RunStore): string[] {
   const { row, metrics } = store.detail!;
   const prefixes = row.run.tags.flatMap(({ tag }) => PARTS.map(part => prefixOf(tag, part)));
@@ -56,7 +56,7 @@ interface Row {
   readonly now: number;
 }
 
-/** Metrics with a value other than 0 at some step, the greatest first. */
+/** Metrics with a nonzero value at some step, the greatest first. */
 function tableOf(store: RunStore, tag: string, part: Part): Table {
   const prefix = prefixOf(tag, part);
   const all = store.detail!.metrics.flatMap(metric => {
@@ -117,7 +117,7 @@ interface EndLinkProps {
   readonly text: string;
 }
 
-/** The words of an end, as a link to the latest training episodes that were kept and ended so. */
+/** The words of an end, as a link to the latest stored training episodes that ended so. */
 function EndLink({ store, tag, name, text }: EndLinkProps) {
   const kept = store.detail!.files.filter(({ kind }) => kind === 'train').sort((a, b) => b.step - a.step);
   if (kept.length === 0) return text;

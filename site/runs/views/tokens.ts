@@ -19,11 +19,11 @@ export type Tint = (typeof TINTS)[number];
 
 /** Tokens of one element; those far from the window are plain text. */
 const BLOCK = 400;
-/** The probability from which on a token has the strongest tint, and the entropy and advantage that have it. */
+/** The probability at or above which a token has the strongest tint, and the entropy and advantage that have it. */
 const UNLIKELY = 0.03;
 const MAX_ENTROPY = 2;
 const MAX_ADVANTAGE = 2;
-/** Responses up to this many tokens write each one's number under it. */
+/** Responses up to this many tokens show each one's number below it. */
 const FEW_TOKENS = 24;
 
 type Field = 'log_probs' | 'entropies' | 'advantages' | 'values' | 'returns' | 'versions' | 'mask';
@@ -37,7 +37,7 @@ const FIELDS: { readonly [tint in Tint]: Field } = {
   'loss mask': 'mask',
 };
 
-/** Tints that a sample has numbers for. */
+/** Tints for which a sample has numbers. */
 export function knownTints(sample: SampleRecord | undefined): readonly Tint[] {
   return TINTS.filter(tint => sample?.[FIELDS[tint]] !== undefined);
 }
@@ -49,7 +49,7 @@ interface Shade {
   readonly share: number;
 }
 
-/** Legend of a tint: what no color and the strongest color mean. */
+/** Legend of a tint: the meaning of no color and of the strongest color. */
 export const SCALES: { readonly [tint in Tint]: readonly [pale: string, strong: string] } = {
   'log-probability': ['certain', '3 % or less'],
   entropy: ['sure', '2 nats or more'],
@@ -63,7 +63,10 @@ export const SCALES: { readonly [tint in Tint]: readonly [pale: string, strong: 
 /** True for tints with two hues, one for each sign. */
 export const isSigned = (tint: Tint): boolean => ['advantage', 'value', 'return'].includes(tint);
 
-/** Maps a number of a tint to its shade. @param samples all of the episode: versions are shaded by their range */
+/**
+ * Maps a number of a tint to its shade.
+ * @param samples all of the episode: versions are shaded by their range
+ */
 export function tintScale(tint: Tint, samples: readonly SampleRecord[]): (value: number) => Shade {
   const clamp = (share: number) => (Number.isFinite(share) ? Math.min(1, Math.max(0, share)) : 0);
   const signed = (value: number, most: number): Shade => ({
@@ -103,20 +106,20 @@ interface TokensProps {
 interface SampledTokensProps extends TokensProps {
   readonly tint?: Tint;
   readonly scale?: (value: number) => Shade;
-  /** Place of the chosen token in the sample. */
+  /** Index of the chosen token in the sample. */
   readonly chosen?: number;
   readonly onChoose: (at: number) => void;
 }
 
-/** Tokens of a prompt: nothing to choose. */
+/** Tokens of a prompt, without a choice. */
 export function Tokens({ sample, range, texts }: TokensProps) {
   const parts = sample.token_ids.slice(...range).map(id => textOf(texts, id));
   return html`<pre class="tokens given" tabindex="0" aria-label="Prompt">${parts.map((text, i) => html`<span key=${i} class=${isSpecial(text) ? 'special' : undefined}>${withLineEnds(text)}</span>`)}</pre>`;
 }
 
 /**
- * Sampled tokens as one list to choose from: a press or the arrow keys choose a token, and {@link TokenPanel} says its numbers. A few
- * tokens stand apart with their number below; many run as text.
+ * Sampled tokens as one list to choose from: a click or the arrow keys choose a token, and {@link TokenPanel} shows its
+ * numbers. A few tokens are separate with their number below; many run as text.
  */
 export function SampledTokens({ range: [start, end], onChoose, chosen, ...props }: SampledTokensProps) {
   const few = end - start <= FEW_TOKENS;
@@ -179,7 +182,7 @@ function tokensOf({
   });
 }
 
-/** A number of a token as its tint is read: a probability in percent. */
+/** A token's number in the form of its tint: a probability in percent. */
 const numberOf = (tint: Tint, value: number): string =>
   tint === 'log-probability' ? probability(value) : short(value);
 
@@ -193,7 +196,7 @@ interface TokenPanelProps {
   readonly turn: number;
 }
 
-/** All that is known about the chosen token. */
+/** Everything known about the chosen token. */
 export function TokenPanel({ sample, range: [start, end], texts, at, turn }: TokenPanelProps) {
   const trained = sample.mask[at] === 1;
   const rows = TINTS.flatMap(tint => {

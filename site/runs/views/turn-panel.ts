@@ -27,7 +27,7 @@ const RAMPS = {
 interface TurnPanelProps {
   readonly reply: EpisodeReply;
   readonly turn: number;
-  /** Place of the chosen token in the turn's sample; absent where none was sampled. */
+  /** Index of the chosen token in the turn's sample; absent where none was sampled. */
   readonly token?: number;
   readonly tint?: Tint;
   readonly tints: readonly Tint[];
@@ -36,7 +36,7 @@ interface TurnPanelProps {
   readonly branch: BranchState;
 }
 
-/** The chosen turn: what it saw, said and did, with the chosen token at its side. */
+/** The chosen turn: its observation, response and actions, with the chosen token next to them. */
 export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint, branch }: TurnPanelProps) {
   const { episode, texts } = reply;
   const turn = episode.turns[at];
@@ -50,7 +50,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
         .map(id => texts[id] ?? '')
         .join('')
     : turn.state;
-  // Another program's file has texts alone: the prompt is what the turn saw.
+  // Another program's file has only texts: the prompt is what the policy saw.
   const isForeign = episode.format !== undefined;
   const long =
     isForeign ||

@@ -15,7 +15,7 @@ export function actionsOf(turn: TurnRecord): string {
   return turn.actions.length === 0 ? 'nothing, no action was valid' : actionNames(turn).join(', ');
 }
 
-/** [row, col] that each direction adds, by the names that grids give them. */
+/** [row, col] offset of each direction, by the names that grids use. */
 const DIRECTIONS: { readonly [name: string]: readonly [number, number] } = {
   up: [-1, 0],
   down: [1, 0],
@@ -24,7 +24,7 @@ const DIRECTIONS: { readonly [name: string]: readonly [number, number] } = {
 };
 const ANGLES: { readonly [name: string]: number } = { right: 0, down: 90, left: 180, up: 270 };
 
-/** An arrow for the name of a direction; nothing for other names. */
+/** An arrow for the name of a direction; empty for other names. */
 export function Arrow({ name }: { readonly name: string }) {
   const angle = ANGLES[name.toLowerCase()];
   if (angle === undefined) return null;
@@ -35,12 +35,12 @@ export function Arrow({ name }: { readonly name: string }) {
 export interface ShownState {
   readonly structured?: Json;
   readonly text?: string;
-  /** Action that led here, and what chance made of it; absent before the turn. */
+  /** The action that led here, and what chance made of it; absent before the turn. */
   readonly caption?: string;
   readonly slipped?: string;
 }
 
-/** The states of a turn: before it, after each of its actions where they were recorded, and after it. */
+/** The states of a turn: before it, after each recorded action, and after it. */
 export function statesOf({ turns, final_structured, final_state }: EpisodeRecord, at: number): ShownState[] {
   const turn = turns[at];
   const next = turns[at + 1];
@@ -64,7 +64,7 @@ export function statesOf({ turns, final_structured, final_state }: EpisodeRecord
   ];
 }
 
-/** The slip of a move on ice; nothing on boards without holes, or where the move was as meant. */
+/** The slip of a move on ice; empty on boards without holes, or where the move was as intended. */
 function slip(before: ShownState, after: ShownState, name: string): { readonly slipped?: string } {
   const [from, to] = [before.structured, after.structured];
   const meant = DIRECTIONS[name.toLowerCase()];
