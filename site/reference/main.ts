@@ -2,12 +2,10 @@ import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { SiteHeader } from '../components/header.ts';
 import { html } from '../components/html.ts';
+import { setToken as keepToken, token as keptToken } from '../components/request.ts';
 import type { OpenApi, Operation } from './document.ts';
 import { OperationView } from './operation-view.ts';
 import { Text } from './schema-view.ts';
-
-/** Key under which the playground keeps the token while the tab is open. */
-const TOKEN_KEY = 'ragen-token';
 
 /** Every operation with its path, in document order. */
 const operationsOf = ({ paths }: OpenApi) =>
@@ -29,7 +27,7 @@ const isFound = (
 
 function Reference({ document }: { readonly document: OpenApi }) {
   const [query, search] = useState('');
-  const [token, setToken] = useState(sessionStorage.getItem(TOKEN_KEY) ?? '');
+  const [token, setToken] = useState(keptToken);
   const [names, setNames] = useState<{ readonly [name: string]: string }>({});
   const [opened, setOpened] = useState<ReadonlySet<string>>(new Set([addressed()]));
   useEffect(() => {
@@ -48,8 +46,7 @@ function Reference({ document }: { readonly document: OpenApi }) {
   };
   const useToken = (text: string) => {
     setToken(text);
-    if (text === '') sessionStorage.removeItem(TOKEN_KEY);
-    else sessionStorage.setItem(TOKEN_KEY, text);
+    keepToken(text);
   };
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = operationsOf(document).filter(({ path, operation }) => isFound(words, path, operation));

@@ -129,7 +129,7 @@ function ReplyView({ name, reply }: { readonly name: string; readonly reply: Rep
   const { status, milliseconds, text, picture } = reply;
   return html`<p class="row"><span class="chip ${status < 400 ? 'good' : 'bad'}">${status}</span>
       <span class="fine">${withUnit(Math.round(milliseconds), 'ms')}</span></p>
-    ${picture && html`<img src=${picture} alt="The reply" />`}
+    ${picture && html`<img src=${picture} alt="The reply" onLoad=${() => URL.revokeObjectURL(picture)} />`}
     ${text !== '' && html`<pre class="reply" tabindex="0" role="region" aria-label="Reply to ${name}">${readable(text)}</pre>`}`;
 }
 
