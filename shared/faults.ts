@@ -100,6 +100,18 @@ function fewUnknown(schema: PlainSchema | undefined, value: unknown): unknown {
   return changed ? Object.fromEntries(kept) : value;
 }
 
+const bounded = new WeakMap<object, boolean>();
+
+/** True if a schema bounds the size of a value at some depth. */
+export function isBounded(schema: object): boolean {
+  let known = bounded.get(schema);
+  if (known === undefined) {
+    known = /"max(?:Length|Items|Properties)":/.test(JSON.stringify(schema));
+    bounded.set(schema, known);
+  }
+  return known;
+}
+
 /**
  * The first list, object or text that has more in it than the schema allows. It looks no further into that value, so
  * the cost depends on the schema and not on what the client sent; validators look at every item first.
@@ -126,7 +138,8 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
   if (Array.isArray(value)) {
     const { items, maxItems = value.length } = schema;
     if (value.length > maxItems) return tooMuch(maxItems, 'items', `a list of ${value.length}`);
-    return items && firstOf(value.entries(), ([i, item]) => oversize(items, item, `${pointer}/${i}`));
+    if (!items || !isBounded(items)) return undefined;
+    return firstOf(value.entries(), ([i, item]) => oversize(items, item, `${pointer}/${i}`));
   }
   const fields = value as { readonly [key: string]: unknown };
   const { properties = {}, patternProperties, maxProperties } = schema;

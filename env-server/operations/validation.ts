@@ -1,6 +1,13 @@
 import type { TProperties, TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { type Fault, faultsOf, faultText, oversizeOf, withFewUnknown } from '../../shared/faults.ts';
+import {
+  type Fault,
+  faultsOf,
+  faultText,
+  isBounded,
+  oversizeOf,
+  withFewUnknown,
+} from '../../shared/faults.ts';
 import { compiled } from '../../shared/schema/check.ts';
 import { Type } from '../../shared/schema/type.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
@@ -59,7 +66,7 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
     }
     for (const [key, most] of limits) {
       const part = input[key];
-      if (part === undefined || (typeof part === 'string' && part.length <= most)) continue;
+      if (typeof part === 'string' ? part.length <= most : typeof part !== 'object') continue;
       refuseOversize(shut, input, operation.name);
       break;
     }
@@ -68,14 +75,14 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
   };
 }
 
-/** True if a schema bounds the size of a value at every depth. */
-function isBounded(schema: TSchema): boolean {
-  return /"max(?:Length|Items|Properties)":/.test(JSON.stringify(schema));
-}
-
-/** Longest text that a text schema allows; -1 for any other schema. */
+/** A text of at most this length fits a schema, as far as it is a text schema; -1 where that says nothing. */
 function textLimit(schema: TSchema): number {
-  const { type, maxLength } = schema as { readonly type?: unknown; readonly maxLength?: number };
+  const { type, maxLength, anyOf } = schema as {
+    readonly type?: unknown;
+    readonly maxLength?: number;
+    readonly anyOf?: readonly TSchema[];
+  };
+  if (anyOf) return Math.max(...anyOf.map(textLimit));
   return type === 'string' && maxLength !== undefined ? maxLength : -1;
 }
 
