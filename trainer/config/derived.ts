@@ -1,3 +1,4 @@
+import { camelized } from '../../shared/camelized.ts';
 import { advantageEstimator } from '../algorithms/advantages/registry.ts';
 import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
 import type { MonitorSettings } from '../algorithms/filters/metric-monitor.ts';
@@ -10,6 +11,7 @@ import { changedSamplingFields } from '../generation/remote/sampling-fields.ts';
 import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
 import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
+import type { sampling } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 /**
@@ -45,18 +47,13 @@ export function prefixPoolSettings({
 }: Pick<RunSettings, 'rollout'>): PrefixPoolSettings | undefined {
   const { prefix } = rollout;
   if (prefix === null) return undefined;
+  const { schedule, share, low, high, directions, max_age: maxAge, reverse_over: reverseOver } = prefix;
   return {
-    schedule: prefix.schedule,
-    share: prefix.share,
-    low: prefix.low,
-    high: prefix.high,
-    directions: prefix.directions,
+    ...{ schedule, share, low, high, directions, maxAge, reverseOver },
     remaining: { ratio: prefix.remaining_ratio, cap: prefix.remaining_cap },
     taken: { ratio: prefix.prefix_ratio, cap: prefix.prefix_cap },
-    maxAge: prefix.max_age,
     capacity: prefix.pool,
     controller: prefix.adaptive,
-    reverseOver: prefix.reverse_over,
   };
 }
 
@@ -94,33 +91,15 @@ export function levelSeeds({ seed, seeds, rollout, validation, warm_start }: Run
   };
 }
 
+type SamplingSection = Pick<RunSettings['rollout'], keyof ReturnType<typeof sampling>>;
+
 /** Distribution that tokens are sampled from. */
 export function samplingDistribution(section: SamplingSection): SamplingDistribution {
-  return {
-    temperature: section.temperature,
-    topK: section.top_k,
-    topP: section.top_p,
-    minP: section.min_p,
-    repetitionPenalty: section.repetition_penalty,
-    presencePenalty: section.presence_penalty,
-    frequencyPenalty: section.frequency_penalty,
-    logitBias: section.logit_bias,
-    badWords: section.bad_words,
-  };
+  const { temperature, top_k, top_p, min_p, repetition_penalty, logit_bias, bad_words } = section;
+  const { presence_penalty, frequency_penalty } = section;
+  const own = { temperature, top_k, top_p, min_p, repetition_penalty, logit_bias, bad_words };
+  return camelized({ ...own, presence_penalty, frequency_penalty });
 }
-
-type SamplingSection = Pick<
-  RunSettings['rollout'],
-  | 'temperature'
-  | 'top_k'
-  | 'top_p'
-  | 'min_p'
-  | 'repetition_penalty'
-  | 'presence_penalty'
-  | 'frequency_penalty'
-  | 'logit_bias'
-  | 'bad_words'
->;
 
 /** The first setting that makes sampling differ from softmax(logits / temperature); undefined for none. */
 export function distributionChange(section: SamplingSection): string | undefined {
@@ -130,41 +109,17 @@ export function distributionChange(section: SamplingSection): string | undefined
 
 /** The loss in the form that the policy's update takes. */
 export function lossSettings(settings: RunSettings): LossSettings {
-  const { loss } = settings;
+  const { kl, dppo, ipo, sapo, cross_entropy, off_policy, value_coefficient, value_clip, ...loss } =
+    settings.loss;
+  const { demonstration, ...klTerm } = kl;
   return {
-    policy: loss.policy,
-    anchor: loss.anchor,
-    clipLow: loss.clip_low,
-    clipHigh: loss.clip_high,
-    dualClip: loss.dual_clip,
-    aggregation: loss.aggregation,
+    ...camelized(loss),
     maxResponseLength: loss.max_response_length ?? settings.policy.context,
-    entropyCoefficient: loss.entropy_coefficient,
-    beta: loss.beta,
-    kl: {
-      estimator: loss.kl.estimator,
-      coefficient: loss.kl.coefficient,
-      ratioCap: loss.kl.ratio_cap,
-      keepLow: loss.kl.keep_low,
-      tau: loss.kl.tau,
-    },
-    dppo: {
-      divergence: loss.dppo.divergence,
-      low: loss.dppo.low,
-      high: loss.dppo.high,
-      ratioCap: loss.dppo.ratio_cap,
-      klTau: loss.dppo.kl_tau,
-    },
-    ipo: { threshold: loss.ipo.threshold, klTau: loss.ipo.kl_tau },
-    sapo: { tauPos: loss.sapo.tau_pos, tauNeg: loss.sapo.tau_neg },
-    gmpo: loss.gmpo,
-    clipCov: loss.clip_cov,
-    klCov: loss.kl_cov,
-    dro: loss.dro,
-    value: {
-      coefficient: settings.policy.value_head ? loss.value_coefficient : 0,
-      clip: loss.value_clip,
-    },
+    kl: camelized(klTerm),
+    dppo: camelized(dppo),
+    ipo: camelized(ipo),
+    sapo: camelized(sapo),
+    value: { coefficient: settings.policy.value_head ? value_coefficient : 0, clip: value_clip },
     offPolicy: offPolicySettings(settings),
   };
 }
@@ -255,15 +210,8 @@ export function hasValueHead({ policy }: RunSettings): boolean {
 }
 
 export function filterSettings({ algorithm: { filter } }: RunSettings): FilterSettings {
-  return {
-    strategy: filter.strategy,
-    value: filter.value,
-    score: filter.score,
-    order: filter.order,
-    mass: filter.mass,
-    includeZero: filter.include_zero,
-    epsilon: filter.selection_eps,
-  };
+  const { strategy, value, score, order, mass, include_zero: includeZero, selection_eps: epsilon } = filter;
+  return { strategy, value, score, order, mass, includeZero, epsilon };
 }
 
 /** Settings of the monitored metric; undefined where nothing depends on it. */
@@ -273,16 +221,9 @@ export function monitorSettings({ training }: RunSettings): MonitorSettings | un
   return { ...monitor, patience: rules.patience, minDelta: rules.min_delta, target: rules.target };
 }
 
-export function earlyStoppingSettings({
-  training: { early_stopping: rules },
-}: RunSettings): EarlyStoppingSettings {
-  return {
-    emptyBatches: rules.empty_batches,
-    stdShare: rules.std_share,
-    stdSteps: rules.std_steps,
-    successFloor: rules.success_floor,
-    successValidations: rules.success_validations,
-  };
+export function earlyStoppingSettings({ training }: RunSettings): EarlyStoppingSettings {
+  const { patience, min_delta, target, ...rules } = training.early_stopping;
+  return camelized(rules);
 }
 
 /** True if the trajectories of an iteration, counted from 1, are written. */

@@ -1,3 +1,4 @@
+import { camelized } from '../../shared/camelized.ts';
 import type { AdvantageSequence, GraphSettings } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator, estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
@@ -369,40 +370,27 @@ export function experienceSettings(
   settings: RunSettings,
   actionTokens: ReadonlyMap<string, ReadonlySet<number>>,
 ): ExperienceSettings {
-  const { algorithm, rollout, loss } = settings;
+  const { rollout, loss } = settings;
+  const { graph, kl_in_reward, ...algorithm } = settings.algorithm;
   const { offPolicy } = lossSettings(settings);
+  const { gamma, success_value, ...graphWeights } = graph;
   return {
+    ...camelized(algorithm),
     ...(offPolicy.kind === 'none' ? {} : { offPolicy }),
-    advantage: algorithm.advantage,
-    gamma: algorithm.gamma,
-    lambda: algorithm.lambda,
     turnLambda: algorithm.turn_lambda ?? algorithm.lambda,
     rewardAtTurns: algorithm.reward_at === 'turns',
-    highLevelGamma: algorithm.high_level_gamma,
-    stepWeight: algorithm.step_weight,
-    stdNormalize: algorithm.std_normalize,
-    acrossTurns: algorithm.across_turns,
-    whiten: algorithm.whiten,
     softReweight: algorithm.soft_advantage_reweight,
     lengthWeight: algorithm.advantage_length_weight,
     zeroTask: algorithm.zero_task_advantage,
-    overlongMask: algorithm.overlong_mask,
     ...(algorithm.train_on === 'successes' ? { onlySuccesses: true } : {}),
-    rewardScale: algorithm.reward_scale,
     rewardWeights: algorithm.reward_components,
     handleZeroTail: algorithm.zero_tail,
-    decay: algorithm.decay,
-    episodeAgents: algorithm.episode_agents,
-    earlyWeight: algorithm.early_weight,
     withActionsLeft: rollout.state_key === 'observation_and_left',
     tokenMean: loss.aggregation === 'token_mean',
     graph: {
-      ...(algorithm.graph.gamma === null ? {} : { gamma: algorithm.graph.gamma }),
-      ...(algorithm.graph.success_value === null ? {} : { successValue: algorithm.graph.success_value }),
-      lambda: algorithm.graph.lambda,
-      stepWeight: algorithm.graph.step_weight,
-      episodeWeight: algorithm.graph.episode_weight,
-      progress: algorithm.graph.progress,
+      ...camelized(graphWeights),
+      ...(gamma === null ? {} : { gamma }),
+      ...(success_value === null ? {} : { successValue: success_value }),
     },
     ...(hasCrossEntropy(loss)
       ? {
@@ -413,7 +401,7 @@ export function experienceSettings(
         }
       : {}),
     constrained: rollout.constrained,
-    ...(algorithm.kl_in_reward.coefficient > 0 ? { klInReward: algorithm.kl_in_reward } : {}),
+    ...(kl_in_reward.coefficient > 0 ? { klInReward: kl_in_reward } : {}),
     ...(algorithm.entropy_on === 'actions' ? { entropyTokens: actionTokens } : {}),
   };
 }

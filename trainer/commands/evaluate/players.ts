@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { camelized } from '../../../shared/camelized.ts';
 import { hasValueHead } from '../../config/derived.ts';
 import type { EndpointSection } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -168,26 +169,12 @@ function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: Run
   return [greedy, { name: `temperature ${temperature}`, agent, temperature, varied: true }];
 }
 
-function clientSettings(endpoint: EndpointSection) {
-  const { api_key_env } = endpoint;
+function clientSettings({ price_per_million: _, api_key_env, timeout_s, ...section }: EndpointSection) {
   const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
   if (api_key_env !== null && !apiKey) {
     throw new Error(`endpoint.api_key_env: the environment variable ${api_key_env} is not set`);
   }
-  return {
-    url: endpoint.url,
-    model: endpoint.model,
-    apiKey,
-    concurrency: endpoint.concurrency,
-    requestsPerMinute: endpoint.requests_per_minute,
-    tokensPerMinute: endpoint.tokens_per_minute,
-    attempts: endpoint.attempts,
-    timeoutMs: 1000 * endpoint.timeout_s,
-    sendStopStrings: endpoint.send_stop_strings,
-    continueFinalMessage: endpoint.continue_final_message,
-    maxTokensKey: endpoint.max_tokens_key,
-    extra: endpoint.extra,
-  };
+  return { ...camelized(section), apiKey, timeoutMs: 1000 * timeout_s };
 }
 
 async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<T>): Promise<T> {

@@ -8,44 +8,33 @@ import { TINKER_SERVERS } from '../../policy/tinker/profiles.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
 import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict, text } from './schema.ts';
 
-/** A model behind a text completion interface that repeats prompts with log-probabilities (`echo`, `logprobs`): ragen, vLLM. */
-const ReferenceEndpoint = Type.Object(
-  {
-    /** Address up to the version, e.g. `http://127.0.0.1:8000/v1`. */
-    url: Type.String({ pattern: '^https?://' }),
-    /** Name of the model at the endpoint. */
-    model: Type.String({ minLength: 1 }),
-    /** Environment variable with the key; null: none. */
-    api_key_env: orNull(Type.String({ minLength: 1 })),
-    /** Requests in flight at once. */
-    concurrency: positive(16),
-    /** Attempts at a request. */
-    attempts: positive(6),
-    /** Seconds until a request is given up. */
-    timeout_s: aboveZero(120),
-  },
-  strict,
-);
+/** Fields of a model behind an interface like OpenAI's. */
+const endpoint = (concurrency: number) => ({
+  /** Address up to the version, e.g. `http://127.0.0.1:8000/v1`. */
+  url: Type.String({ pattern: '^https?://' }),
+  /** Name of the model at the endpoint. */
+  model: Type.String({ minLength: 1 }),
+  /** Environment variable with the key; null: none. */
+  api_key_env: orNull(Type.String({ minLength: 1 })),
+  /** Requests in flight at once. */
+  concurrency: positive(concurrency),
+  /** Attempts at a request. */
+  attempts: positive(6),
+  /** Seconds until a request is given up. */
+  timeout_s: aboveZero(120),
+});
+
+/** A model behind text completions that repeat prompts with log-probabilities (`echo`, `logprobs`): ragen, vLLM. */
+const ReferenceEndpoint = Type.Object(endpoint(16), strict);
 
 /** A chat model behind an OpenAI-compatible interface, to be evaluated. */
 export const EndpointSection = Type.Object(
   {
-    /** Address up to the version, e.g. `http://127.0.0.1:8000/v1`. */
-    url: Type.String({ pattern: '^https?://' }),
-    /** Name of the model at the endpoint. */
-    model: Type.String({ minLength: 1 }),
-    /** Environment variable with the key; null: none. */
-    api_key_env: orNull(Type.String({ minLength: 1 })),
-    /** Requests in flight at once. */
-    concurrency: positive(8),
+    ...endpoint(8),
     /** Limit of the endpoint; null: none. */
     requests_per_minute: orNull(Type.Integer({ minimum: 1 })),
     /** Limit of the endpoint; null: none. */
     tokens_per_minute: orNull(Type.Integer({ minimum: 1 })),
-    /** Attempts at a request. */
-    attempts: positive(6),
-    /** Seconds until a request is given up. */
-    timeout_s: aboveZero(120),
     /** Sends `rollout.stop_strings` (vLLM, SGLang). */
     send_stop_strings: flag(false),
     /** Begins responses as rollouts do, with an open last message (ragen, vLLM). */
