@@ -151,6 +151,26 @@ for (const { name, skip, serversOf } of STORES) {
     t.same(JSON.parse(third.settings ?? '{}').id, second.isShared ? 's1' : 'x', 'settings stay');
   });
 
+  t.test(`${name}: a checkpoint and an end follow the records of their turn`, { skip }, async t => {
+    const { next, answered } = await serversOf(t);
+    const first = await next();
+    await first.open('me', 'E', LIMITS, [fresh('s1'), fresh('s2', { serial: 2 })]);
+    const n = numberOf(first, 2);
+    const closed = { owner: 'me', ending: 'session_closed' } as const;
+    const turn = await Promise.all([
+      first.append('s1', 1, 2, 's', '"a"'),
+      first.checkpoint('s1', { epoch: 1, n }, change(2)),
+      first.append('s1', 1, n + 1, 's', '"b"'),
+      first.append('s2', 1, 2, 's', '"c"'),
+      first.end('s2', { epoch: 1, n: 3, hasCheckpoint: false }, closed, FORGET_MS),
+    ]);
+    t.same(turn, Array(5).fill('kept'));
+    await answered(first);
+    const second = await next();
+    t.same(named(await taken(second, 's1')), [`C${n}`, `s${n + 1}`]);
+    t.match(await second.take('s2', undefined, 'me', FORGET_MS), { state: 'ended', tombstone: closed });
+  });
+
   t.test(`${name}: a session that ended stays ended, and says how`, { skip }, async t => {
     const { next, answered } = await serversOf(t);
     const first = await next();

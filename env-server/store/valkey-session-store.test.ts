@@ -124,6 +124,21 @@ t.test('a server that another has followed cannot write', { skip: lacksValkey },
   t.equal((await taken(a, 's1')).parts.length, 0, 'nothing of a refused checkpoint is written');
 });
 
+t.test(
+  'a server that takes a session again finds the record of the same turn',
+  { skip: lacksValkey },
+  async t => {
+    const store = await testStore(t, await testValkey(t), 'a');
+    await store.open('me', 'E', LIMITS, [fresh('s1')]);
+    const [kept, found] = await Promise.all([store.append('s1', 1, 2, 's', '"x"'), taken(store, 's1')]);
+    t.equal(kept, 'kept');
+    t.same(
+      countedEntries(found.entries).map(({ kind, n }) => `${kind}${n}`),
+      ['o1', 's2'],
+    );
+  },
+);
+
 t.test('a checkpoint trims what it covers, and the fence holds', { skip: lacksValkey }, async t => {
   const valkey = await testValkey(t);
   const [a, b] = [await testStore(t, valkey, 'a'), await testStore(t, valkey, 'b')];

@@ -106,6 +106,7 @@ export class ValkeySessionStore implements SessionStore {
     setImmediate(() => this.#flush());
   }
 
+  /** Sends what waits for the end of the turn. Everything that is sent to a session's stream at once calls it before. */
   #flush(): void {
     this.#planned = false;
     for (const some of boundedCommands(this.#appends.splice(0))) {
@@ -143,6 +144,7 @@ export class ValkeySessionStore implements SessionStore {
     owner: string | undefined,
     forgetMs: number,
   ): Promise<Taken> {
+    this.#flush();
     const args = [id, this.replica, known ?? '', owner ?? '', forgetMs];
     return this.#takenOf((await this.connection.write('ragenTake', ...args)) as readonly unknown[]);
   }
@@ -166,6 +168,7 @@ export class ValkeySessionStore implements SessionStore {
     } catch (error) {
       throw new NotStorable((error as Error).message, { cause: error });
     }
+    this.#flush();
     const args = [id, `${epoch}-${n}`, text, fields.length / 2, ...fields, ...gone];
     return OUTCOMES[(await this.connection.run('ragenCheckpoint', ...args)) as number];
   }
@@ -176,6 +179,7 @@ export class ValkeySessionStore implements SessionStore {
     tombstone: Tombstone,
     forgetMs: number,
   ): Promise<Outcome> {
+    this.#flush();
     const args = [id, at?.epoch ?? '', JSON.stringify(tombstone), Math.ceil(forgetMs)];
     return OUTCOMES[(await this.connection.write('ragenEnd', ...args)) as number];
   }

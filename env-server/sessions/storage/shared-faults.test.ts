@@ -39,6 +39,12 @@ const step = ({ ask }: TestApp, id: string, headers = {}) =>
 const sharedOf = ({ sessions }: TestApp) => sessions.recorder as SharedSessions;
 const storeOf = (app: TestApp) => sharedOf(app).store;
 
+/** Id of the newest record of a session in the store. */
+const topOf = (app: TestApp, id: string) =>
+  storeOf(app).connection.command(
+    async client => (await client.xrevrange(`ragen:s:${id}`, '+', '-', 'COUNT', 1))[0]?.[0],
+  );
+
 /** Holds back what the store says of the next record that a server sends. */
 function holdNextAppend(app: TestApp): { readonly kept: Promise<Outcome>; release(): void } {
   const store = storeOf(app);
@@ -93,6 +99,32 @@ t.test(
     t.match(await step(b, id), { body: { step: 4 } });
   },
 );
+
+t.test('a record that overtakes the one before it acknowledges nothing', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  const store = storeOf(a);
+  const append = store.append.bind(store);
+  const held = Promise.withResolvers<void>();
+  // As where the store had lost the script, and another server loads it between two commands of this one.
+  store.append = async (...record) => {
+    store.append = append;
+    await held.promise;
+    return append(...record);
+  };
+  const first = step(a, id);
+  await until(() => a.sessions.get(id)?.episode.stepCount === 1);
+  const second = step(a, id);
+  await until(async () => (await topOf(a, id)) === '1-3');
+  await delay(50);
+  held.resolve();
+  const steps = [await first, await second].map(({ body }) => Number(body.step));
+  t.same(
+    steps.toSorted((x, y) => x - y),
+    [1, 2],
+  );
+  t.match(await b.ask('GET', `/v1/sessions/${id}`), { body: { step: 2 } });
+});
 
 t.test('sessions that ended elsewhere do not count here', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t, { maxSessions: 2 });

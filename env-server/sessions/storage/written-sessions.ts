@@ -194,7 +194,8 @@ export class WrittenSessions {
     const pending = written.then(
       outcome => {
         if (held.pending === pending) held.pending = undefined;
-        if (n > held.holeAt || outcome !== 'kept') {
+        // The client of the store sends a script again that the store had lost, after later commands.
+        if (n !== held.acknowledged + 1 || n > held.holeAt || outcome !== 'kept') {
           this.#miss(held, n, held.failed ?? new Fenced(outcome));
           return;
         }
