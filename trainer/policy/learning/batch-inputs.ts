@@ -1,7 +1,7 @@
 import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ScoreRequest } from '../policy.ts';
-import { type MicroBatch, sharedTimes, sharePrompt } from './micro-batches.ts';
+import { commonTimes, type MicroBatch } from './micro-batches.ts';
 import type { BatchShape } from './sequence-graph.ts';
 import type { TokenMasks } from './token-masks.ts';
 
@@ -11,19 +11,14 @@ export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array }
 /** The loss mask has the tokens that are predicted. */
 export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'targets'>;
 
-/** Offsets of a sequence's tokens and predictions in a program's arrays. */
+/** Indices of a sequence's tokens and predictions in a program's arrays. */
 interface Placement {
-  /** Its first token that is not shared with the row before. */
-  readonly token: number;
-  readonly prediction: number;
-  /** Number of tokens shared with the row before, and the first of them. */
+  /** Index of the token at each of its positions but the last. */
+  readonly tokens: Int32Array;
+  /** Number of positions, from the first on, that it shares with the row before. */
   readonly shared: number;
-  readonly prefix: number;
-}
-
-/** The token at a position of a sequence. */
-function tokenAt({ token, shared, prefix }: Placement, time: number): number {
-  return time < shared ? prefix + time : token + time - shared;
+  /** Index of its first prediction. */
+  readonly prediction: number;
 }
 
 export function allocateInputs(graph: Graph): BatchInputs {
@@ -60,8 +55,8 @@ export class BatchArrays {
     maskRows?.fill(0);
     masks?.fill(inputs.masks as Float32Array);
     this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds }, row) => {
-      const { token, shared } = this.#placements[row];
-      ids.set(tokenIds.subarray(shared, -1), token);
+      const { tokens, shared } = this.#placements[row];
+      for (let t = shared; t < tokens.length; t++) ids[tokens[t]] = tokenIds[t];
       if (targets !== undefined) this.put(row, own, targets);
       if (positions !== undefined) {
         let to = row * this.#shape.predictions;
@@ -98,12 +93,9 @@ export class BatchArrays {
     places.fill(packed.tokens - 1);
     tokens.fill(freePlace(lengths, rows, time));
     lengths.forEach((length, row) => {
-      const placement = this.#placements[row];
-      for (let t = 0; t < length; t++) {
-        const token = tokenAt(placement, t);
-        places[row * time + t] = token;
-        if (t >= placement.shared) tokens[token] = row * time + t;
-      }
+      const { tokens: own, shared } = this.#placements[row];
+      places.set(own, row * time);
+      for (let t = shared; t < length; t++) tokens[own[t]] = row * time + t;
     });
     if (this.#all) return;
     const { asked, askedInverse, askedPlaces, askedTokens } = inputs;
@@ -113,12 +105,11 @@ export class BatchArrays {
     askedPlaces.fill(packed.predictions - 1);
     askedTokens.fill(freePlace(counts, rows, predictions));
     this.#sequences.forEach(({ lossMask }, row) => {
-      const placement = this.#placements[row];
-      const { prediction } = placement;
+      const { tokens: own, prediction } = this.#placements[row];
       let count = 0;
       for (let t = 1; t < lossMask.length; t++) {
         if (!lossMask[t]) continue;
-        const token = tokenAt(placement, t - 1);
+        const token = own[t - 1];
         asked[prediction + count] = token;
         askedInverse[token] = prediction + count;
         askedPlaces[row * predictions + count] = prediction + count;
@@ -134,21 +125,22 @@ function placed(
   sequences: readonly PredictedSequence[],
   all: boolean,
 ): Placement[] {
-  if (packed === null) {
-    return sequences.map((_, row) => {
-      return { token: row * time, prediction: row * predictions, shared: 0, prefix: 0 };
-    });
-  }
-  let [token, prediction, prefix] = [0, 0, 0];
+  let [token, prediction, before] = [0, 0, new Int32Array(0)];
   return sequences.map((sequence, row) => {
-    const { tokenIds, lossMask } = sequence;
-    const before = sequences[row - 1];
-    const together = packed.shared && before !== undefined && sharePrompt(before, sequence);
-    if (!together) prefix = token;
-    const shared = together ? sharedTimes(sequence) : 0;
-    const placement = { token, prediction, shared, prefix };
-    token += tokenIds.length - 1 - shared;
-    prediction += all ? tokenIds.length - 1 : countTrained(lossMask);
+    const length = sequence.tokenIds.length - 1;
+    if (packed === null) {
+      const first = row * time;
+      return {
+        tokens: Int32Array.from({ length }, (_, t) => first + t),
+        shared: 0,
+        prediction: row * predictions,
+      };
+    }
+    const shared = packed.shared && row > 0 ? commonTimes(sequences[row - 1], sequence) : 0;
+    const tokens = Int32Array.from({ length }, (_, t) => (t < shared ? before[t] : token++));
+    const placement = { tokens, shared, prediction };
+    prediction += all ? length : countTrained(sequence.lossMask);
+    before = tokens;
     return placement;
   });
 }

@@ -85,35 +85,53 @@ const ofPrompts = (prompts: number, members: number, promptLength: number, respo
     lossMask: Array.from({ length: promptLength + responseLength }, (_, t) => (t < promptLength ? 0 : 1)),
   }));
 
-t.test('rows of one prompt compute it once in a large model, where responses are short', async t => {
-  const large = {
-    ...config,
-    hiddenSize: 576,
-    intermediateSize: 1536,
-    layers: 30,
-    heads: 9,
-    headDimension: 64,
-  };
-  const options = { tokenBudget: 2048, packing: true, config: { ...large, keyValueHeads: 3 } };
-  const computed = (sequences: ReturnType<typeof ofPrompts>) => {
-    const plan = planMicroBatches(sequences, options);
-    t.same(
-      plan.flatMap(batch => batch.members).sort((a, b) => a - b),
-      sequences.map((_, i) => i),
+t.test(
+  'rows compute once what their prompts begin with in a large model, where responses are short',
+  async t => {
+    const large = {
+      ...config,
+      hiddenSize: 576,
+      intermediateSize: 1536,
+      layers: 30,
+      heads: 9,
+      headDimension: 64,
+    };
+    const options = { tokenBudget: 2048, packing: true, config: { ...large, keyValueHeads: 3 } };
+    const computed = (sequences: ReturnType<typeof ofPrompts>) => {
+      const plan = planMicroBatches(sequences, options);
+      t.same(
+        plan.flatMap(batch => batch.members).sort((a, b) => a - b),
+        sequences.map((_, i) => i),
+      );
+      return sum(plan, ({ rows, time, packed }) => packed?.tokens ?? rows * time);
+    };
+    const short = computed(ofPrompts(16, 8, 135, 6));
+    t.ok(short < 1.2 * (16 * 135 + 128 * 7), `${short} tokens`);
+    t.ok(computed(ofPrompts(1, 64, 100, 3)) < 1.2 * (100 + 64 * 4));
+    const long = ofPrompts(4, 4, 10, 200);
+    t.ok(
+      planMicroBatches(long, options).every(({ packed }) => !packed?.shared),
+      'long ones are not selected from',
     );
-    return sum(plan, ({ rows, time, packed }) => packed?.tokens ?? rows * time);
-  };
-  const short = computed(ofPrompts(16, 8, 135, 6));
-  t.ok(short < 1.2 * (16 * 135 + 128 * 7), `${short} tokens`);
-  t.ok(computed(ofPrompts(1, 64, 100, 3)) < 1.2 * (100 + 64 * 4));
-  const long = ofPrompts(4, 4, 10, 200);
-  t.ok(
-    planMicroBatches(long, options).every(({ packed }) => !packed?.shared),
-    'long ones are not selected from',
-  );
-  const apart = ofPrompts(8, 1, 100, 5);
-  t.ok(planMicroBatches(apart, options).every(({ packed }) => !packed?.shared));
-});
+    const alike = ofPrompts(16, 8, 160, 8).map(({ tokenIds, lossMask }) => ({
+      tokenIds: tokenIds.map((token, t) => (t < 110 ? t : token)),
+      lossMask,
+    }));
+    const once = computed(alike);
+    t.ok(once < 1.2 * (110 + 16 * 50 + 128 * 9), `${once} tokens of prompts that begin alike`);
+    const one = {
+      tokenIds: new Array<number>(30_000).fill(1),
+      lossMask: new Array<number>(30_000).fill(0).fill(1, 29_998),
+    };
+    t.equal(
+      planMicroBatches([one, one, one, one], { ...options, tokenBudget: 40_000 }).length > 0,
+      true,
+      'long ones',
+    );
+    const apart = ofPrompts(8, 1, 100, 5);
+    t.ok(planMicroBatches(apart, options).every(({ packed }) => !packed?.shared));
+  },
+);
 
 t.test('sequences of one prompt go to one worker as far as the load allows', async t => {
   const shares = dealPrompts(ofPrompts(16, 8, 100, 5), 2);

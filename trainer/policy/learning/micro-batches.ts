@@ -65,8 +65,8 @@ export interface PlanSettings {
 /**
  * Splits sequences into micro-batches of at most `tokenBudget` tokens (a longer sequence goes alone) with the least
  * cost of padding and of starting programs: sorts by length, then finds the best split by dynamic programming. Rows of
- * unequal length are packed where that costs less than their padding. Packed rows with one prompt compute it once where
- * that costs still less. The plan only depends on lengths, masks, prompts and the model's shape.
+ * unequal length are packed where that costs less than their padding. Packed rows compute the tokens once with which
+ * their prompts begin alike, where that costs still less. The plan only depends on lengths, masks, prompts and the model's shape.
  */
 export function planMicroBatches(
   sequences: readonly PlannedSequence[],
@@ -74,11 +74,28 @@ export function planMicroBatches(
 ): MicroBatch[] {
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
-  const apart = bestCuts(order, sequences, settings, false);
-  const groups = promptGroups(order, sequences);
-  if (!settings.packing || groups.length === sequences.length) return apart.batches;
-  const together = bestCuts(groups.flat(), sequences, settings, true);
+  const apart = bestCuts(order, sequences, settings);
+  if (!settings.packing) return apart.batches;
+  const alike = byPrompt(order, sequences);
+  const saved = alike.map((index, i) => (i > 0 ? commonTimes(sequences[alike[i - 1]], sequences[index]) : 0));
+  if (saved.every(times => times === 0)) return apart.batches;
+  const together = bestCuts(alike, sequences, settings, saved);
   return together.cost < apart.cost ? together.batches : apart.batches;
+}
+
+/** Sequences that begin alike next to each other, otherwise in the given order. */
+function byPrompt(order: readonly number[], sequences: readonly PlannedSequence[]): readonly number[] {
+  const times = sequences.map(sharedTimes);
+  const arrange = (members: readonly number[], from: number): readonly number[] => {
+    if (members.length < 3) return members;
+    for (let depth = from; ; depth++) {
+      const next = (index: number) => (depth < times[index] ? sequences[index].tokenIds[depth] : -1);
+      const branches = Map.groupBy(members, next);
+      if (branches.size > 1) return [...branches.values()].flatMap(branch => arrange(branch, depth + 1));
+      if (branches.has(-1)) return members;
+    }
+  };
+  return arrange(order, 0);
 }
 
 /** Sequences with one prompt, in the order of their first. */
@@ -105,28 +122,27 @@ export function sharedTimes({ lossMask }: Pick<PlannedSequence, 'lossMask'>): nu
   return first < lossMask.length ? first - 1 : 0;
 }
 
-/** True if the second sequence begins with the prompt of the first. */
-export function sharePrompt(one: PlannedSequence, other: PlannedSequence): boolean {
-  const times = sharedTimes(one);
-  if (times === 0 || times !== sharedTimes(other)) return false;
-  for (let t = 0; t < times; t++) if (one.tokenIds[t] !== other.tokenIds[t]) return false;
-  return true;
+/** Number of positions from the first on that two sequences can share, because their prompts begin alike. */
+export function commonTimes(one: PlannedSequence, other: PlannedSequence): number {
+  const most = Math.min(sharedTimes(one), sharedTimes(other));
+  let times = 0;
+  while (times < most && one.tokenIds[times] === other.tokenIds[times]) times++;
+  return times;
 }
 
-/** The cheapest splits of sequences in this order. */
+/**
+ * The cheapest splits of sequences in this order.
+ * @param saved positions that each sequence shares with the one before; undefined: none is shared
+ */
 function bestCuts(
   order: readonly number[],
   sequences: readonly PlannedSequence[],
   { tokenBudget, packing, config }: PlanSettings,
-  sharing: boolean,
+  saved?: readonly number[],
 ): { readonly cost: number; readonly batches: MicroBatch[] } {
   const costs = costsOf(config);
   const rounding = roundingOf(config);
   const trained = order.map(index => countTrained(sequences[index].lossMask));
-  const saved = order.map((index, i) => {
-    const before = sequences[order[i - 1]];
-    return sharing && i > 0 && sharePrompt(before, sequences[index]) ? sharedTimes(before) : 0;
-  });
   const best = [0];
   const cuts: MicroBatchCut[] = [];
   for (let end = 1; end <= order.length; end++) {
@@ -135,11 +151,11 @@ function bestCuts(
     for (let start = end - 1; start >= 0; start--) {
       const { length } = sequences[order[start]].tokenIds;
       full += length - 1;
-      // The first of a batch computes the whole prompt; the next one no longer does.
-      shared += length - 1 - (start + 1 < end ? saved[start + 1] : 0);
+      // The first of a batch computes all its tokens, the next one no longer what they share.
+      shared += length - 1 - (saved !== undefined && start + 1 < end ? saved[start + 1] : 0);
       longest = Math.max(longest, length);
       most = Math.max(most, trained[start]);
-      const tokens = sharing ? shared : full;
+      const tokens = saved === undefined ? full : shared;
       const count = end - start;
       const rows = ROW_BUCKETS.find(bucket => bucket >= count);
       if (rows === undefined || (count > 1 && tokens > tokenBudget)) break;
@@ -191,7 +207,7 @@ function layerWeights({ hiddenSize, intermediateSize, heads, keyValueHeads, head
 interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   /** Number of tokens where rows are packed. */
   readonly packed: number | null;
-  /** Rows with the same prompt compute it once. */
+  /** Rows compute once what their prompts begin with alike. */
   readonly shared: boolean;
   /** First of its sequences in their order. */
   readonly start: number;

@@ -70,13 +70,15 @@ function sequences(share: number): TrainingSequence[] {
   });
 }
 
-/** Groups of sequences with one prompt each, and some without a companion. */
+/** Groups of sequences with one prompt each, and some without a companion. Some prompts begin alike. */
 function groups(): TrainingSequence[] {
   const rng = Random.fromSeed(11);
   const wholes = sequences(1);
   const prompts = [30, 23, 17, 30].map(length =>
     Int32Array.from({ length }, () => rng.integer(vocabularySize)),
   );
+  prompts[1].set(prompts[0].subarray(0, 12));
+  prompts[2].set(prompts[1].subarray(0, 16));
   return [0, 0, 0, 1, 1, 2, 0, 1, 3, 3, 3].map((of, n) => {
     const whole = wholes[n % wholes.length];
     const prompt = prompts[of];

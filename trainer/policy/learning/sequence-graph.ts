@@ -29,7 +29,7 @@ export interface BatchShape {
   readonly packed: {
     readonly tokens: number;
     readonly predictions: number;
-    /** Rows of one prompt share all its tokens but the last; false when absent. */
+    /** Rows share the tokens with which their prompts begin alike, except the last of a prompt; false when absent. */
     readonly shared?: boolean;
   } | null;
 }
