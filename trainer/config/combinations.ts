@@ -83,6 +83,10 @@ function algorithmClashes(settings: RunSettings): Rules {
         contextMode: rollout.context_mode,
       }),
     ),
+    'algorithm.across_samples':
+      algorithm.across_samples &&
+      algorithm.advantage !== 'gae' &&
+      `passes values from sample to sample, which algorithm.advantage ${algorithm.advantage} does not: use false, or choose gae`,
     'policy.critic':
       policy.critic &&
       (policy.value_head

@@ -311,6 +311,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /bi_level_gae needs the turns of an episode/,
     ],
     [
+      'algorithm.across_samples=true algorithm.advantage=bi_level_gae',
+      /across_samples: passes values from sample to sample, which algorithm\.advantage bi_level_gae does not/,
+    ],
+    [
       'rollout.constrained=true rollout.stop_strings=[Up]',
       /stop_strings: would end responses before they are well-formed/,
     ],

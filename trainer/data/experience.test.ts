@@ -13,6 +13,7 @@ const settings: ExperienceSettings = {
   whiten: false,
   stdNormalize: true,
   acrossTurns: true,
+  acrossSamples: false,
   rewardScale: 1,
   rewardAtTurns: true,
   softReweight: false,
@@ -176,6 +177,50 @@ t.test('samples of one episode all carry its return, and one without trained tok
   );
   t.equal(sequences[0].returns, undefined, 'no targets without a value head');
 });
+
+t.test(
+  'rewards and values pass between samples where they make one chain, in any order of episodes',
+  async t => {
+    const sample = (lossMask: number[], value: number) => ({
+      tokenIds: Int32Array.of(9, 1),
+      lossMask: Uint8Array.from(lossMask),
+      logProbs: new Float32Array(2),
+      values: Float32Array.of(0, value),
+      versions: new Int32Array(2),
+    });
+    const turns = [
+      turnOf({ tokens: [1, 2], sample: 0, reward: 1 }),
+      turnOf({ tokens: [1, 2], sample: 1, reward: 2 }),
+      turnOf({ tokens: [1, 2], sample: 2, reward: 4 }),
+      turnOf({ tokens: [1, 2], sample: 3, reward: 8 }),
+      turnOf({ tokens: [2, 2], sample: 3, penalty: -16 }),
+    ];
+    const masks = [
+      [0, 1],
+      [0, 1],
+      [0, 0],
+      [0, 1],
+    ]; // prettier-ignore
+    const parted = (episodeId: string, values: readonly number[]) =>
+      episodeOf({ episodeId, samples: masks.map((mask, i) => sample(mask, values[i])), turns });
+    const one = parted('one', [0.5, 0.25, 9, 0.125]);
+    const two = parted('two', [0, 0, 0, 0]);
+    const run = (turnLambda: number, more: Partial<ExperienceSettings> = {}) =>
+      sequencesOf([one, two], { ...settings, acrossSamples: true, turnLambda, ...more });
+    const column = (sequences: ReturnType<typeof run>, name: 'advantages' | 'returns') =>
+      sequences.map(sequence => rounded(sequence[name]!)[1]);
+    t.same(column(run(1), 'returns'), [-1, -2, -8, -1, -2, -8], 'rewards to go');
+    t.same(column(run(1), 'advantages').slice(0, 3), [-1.5, -2.25, -8.125]);
+    t.same(column(run(0), 'returns').slice(0, 3), [1 + 0.25, 6 + 0.125, -8], 'the next value follows');
+    t.same(column(run(1, { rewardAtTurns: false }), 'returns').slice(0, 3), [-1, -1, -1]);
+    const normalized = trainingSequences([{ episode: one, normalized: 3 }], {
+      ...settings,
+      acrossSamples: true,
+    });
+    t.same(column(normalized, 'returns'), [3, 3, 3], 'a normalized return counts once');
+    t.same(column(run(1, { acrossSamples: false }), 'returns').slice(0, 3), [-1, -1, -1]);
+  },
+);
 
 t.test('entropy is rewarded on the tokens named, never on prompts', async t => {
   const entropyTokens = new Map([['Lake', new Set([2, 9])]]);

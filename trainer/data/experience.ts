@@ -5,7 +5,7 @@ import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/a
 import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
 import type { KlEstimator, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';
-import { countOnes, type TrainingSequence } from '../algorithms/training-sequence.ts';
+import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import { hasCrossEntropy, lossSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import {
@@ -41,9 +41,7 @@ interface Piece {
   readonly states: readonly string[];
   readonly validTurns: readonly boolean[];
   readonly turnNodes: readonly string[];
-  /**
-   * Its last token carries the return of the whole episode, because returns are normalized or there are other samples.
-   */
+  /** A last token carries the return of the whole episode: returns are normalized, or samples stand alone. */
   readonly wholeReturn: boolean;
 }
 
@@ -57,6 +55,7 @@ export interface ExperienceSettings {
   readonly whiten: boolean;
   readonly stdNormalize: boolean;
   readonly acrossTurns: boolean;
+  readonly acrossSamples: boolean;
   readonly rewardScale: number;
   /** Weights of reward components; the plain reward when absent. */
   readonly rewardWeights?: RewardWeights;
@@ -95,8 +94,8 @@ export interface ExperienceSettings {
 /**
  * Turns episodes into the update's training data: rewards on tokens, advantages, value targets, entropy mask. A turn's
  * reward, penalty included, is at its last sampled token. If the settings say so, returns were normalized, or an
- * episode has several samples, every sample carries the whole return at its last sampled token instead. Samples without
- * a trained token are left out.
+ * episode has several samples that stand alone, every sample carries the whole return at its last sampled token instead.
+ * Samples without a trained token are left out.
  */
 export function trainingSequences(
   episodes: readonly KeptEpisode[],
@@ -318,39 +317,46 @@ function piecesOf(
     rewardAtTurns,
     rewardWeights = null,
     withActionsLeft = false,
-  }: Pick<ExperienceSettings, 'rewardScale' | 'rewardAtTurns' | 'rewardWeights' | 'withActionsLeft'>,
+    acrossSamples,
+  }: Pick<
+    ExperienceSettings,
+    'rewardScale' | 'rewardAtTurns' | 'rewardWeights' | 'withActionsLeft' | 'acrossSamples'
+  >,
   normalized: number | undefined,
 ): Piece[] {
   const nodes = episode.nodes ?? [];
   const whole = normalized ?? scale * trainedReturn(episode, rewardWeights);
   const samples = samplesOf(episode);
-  const wholeReturn = normalized !== undefined || samples.length > 1;
-  const atTurns = rewardAtTurns && !wholeReturn;
-  return samples.flatMap((sample, index) => {
-    if (countOnes(sample.lossMask) === 0) return [];
-    const turns = episode.turns.filter(
-      turn => (turn.sample ?? 0) === index && sample.lossMask[turn.tokens[1] - 1] === 1,
-    );
-    const turnEnds = turns.map(turn => turn.tokens[1] - 1);
-    const turnNodes = turns.map(turn => nodes[episode.turns.indexOf(turn)]);
-    const rewards = new Float64Array(sample.tokenIds.length);
-    if (!atTurns) rewards[turnEnds.at(-1)!] = whole;
-    else {
-      let last = turnEnds[0];
-      for (const turn of countedTurns(episode)) {
-        const end = turn.tokens[1] - 1;
-        if (turn.tokens[1] > turn.tokens[0] && sample.lossMask[end] === 1) last = end;
-        rewards[last] += scale * trainedReward(turn, rewardWeights);
-      }
+  const wholeReturn = normalized !== undefined || (samples.length > 1 && !acrossSamples);
+  const rewards = samples.map(({ tokenIds }) => new Float64Array(tokenIds.length));
+  const isTrained = ({ tokens: [start, end], sample = 0 }: Turn) =>
+    end > start && samples[sample].lossMask[end - 1] === 1;
+  const trained = episode.turns.filter(isTrained);
+  const earn = ({ tokens, sample = 0 }: Turn, reward: number) => {
+    rewards[sample][tokens[1] - 1] += reward;
+  };
+  if (trained.length === 0) return [];
+  if (rewardAtTurns && !wholeReturn) {
+    let last = trained[0];
+    for (const turn of countedTurns(episode)) {
+      if (isTrained(turn)) last = turn;
+      earn(last, scale * trainedReward(turn, rewardWeights));
     }
+  } else {
+    const ends = acrossSamples ? trained.slice(-1) : lastTurns(trained);
+    for (const turn of ends) earn(turn, whole);
+  }
+  return samples.flatMap((sample, index) => {
+    const turns = trained.filter(turn => (turn.sample ?? 0) === index);
+    if (turns.length === 0) return [];
     return [
       {
         episode,
         sample,
-        rewards,
+        rewards: rewards[index],
         turns,
-        turnEnds,
-        turnNodes,
+        turnEnds: turns.map(turn => turn.tokens[1] - 1),
+        turnNodes: turns.map(turn => nodes[episode.turns.indexOf(turn)]),
         states: turns.map(({ stateKey, state, actionsLeft }) =>
           stateName(stateKey ?? state, withActionsLeft ? actionsLeft : undefined),
         ),
@@ -359,6 +365,11 @@ function piecesOf(
       },
     ];
   });
+}
+
+/** The last turn of each sample. */
+function lastTurns(turns: readonly Turn[]): Turn[] {
+  return [...new Map(turns.map(turn => [turn.sample ?? 0, turn])).values()];
 }
 
 function tokensIn(sample: EpisodeSample, ids: ReadonlySet<number>): Uint8Array {

@@ -72,6 +72,8 @@ export interface AdvantageSettings {
    * the same result. verl cuts it there: a turn never learns from the reward of a later one.
    */
   readonly acrossTurns: boolean;
+  /** Values and rewards pass from one sample of an episode to the next (`gae`); each sample has its turns' rewards. */
+  readonly acrossSamples: boolean;
   /** Weights of the reward components (`gdpo`). */
   readonly components: Readonly<Record<string, number>>;
   /** Takes no baseline where only the longest sequence of a group is left (`otb`). */
@@ -109,6 +111,7 @@ export const DEFAULT_ADVANTAGE_SETTINGS: AdvantageSettings = {
   stdNormalize: true,
   whiten: true,
   acrossTurns: true,
+  acrossSamples: false,
   components: {},
   handleZeroTail: true,
   decay: 0.95,

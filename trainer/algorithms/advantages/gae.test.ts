@@ -35,6 +35,35 @@ t.test('λ between turns needs turn ends', async t => {
   });
 });
 
+t.test('samples of an episode make one chain where they should, also when episodes are mixed', async t => {
+  const whole = { ...base, turnEnds: [1, 4] };
+  const first = {
+    ...base,
+    episodeId: 'a',
+    lossMask: [1, 1],
+    rewards: [0, 1],
+    values: [0.5, 1],
+    turnEnds: [1],
+  };
+  const second = {
+    ...base,
+    episodeId: 'a',
+    lossMask: [0, 1, 1],
+    rewards: [0, 0, 2],
+    values: [7, -1, 0.25],
+    turnEnds: [2],
+  };
+  const other = { ...base, episodeId: 'b', lossMask: [1], rewards: [5], values: [1], turnEnds: [0] };
+  const chained = { ...raw, gamma: 0.5, lambda: 0.9, turnLambda: 0.5, acrossSamples: true };
+  const [one] = estimateAdvantages('gae', [whole], { ...chained, acrossSamples: false }).advantages;
+  const [a, b, c] = estimateAdvantages('gae', [first, other, second], chained).advantages;
+  t.same([...a, ...c], [...one], 'as if they were one sequence');
+  t.same([...b], [4]);
+  const cut = [first, { ...second, bootstrapValue: 4 }];
+  const [early] = estimateAdvantages('gae', cut, { ...chained, gamma: 1, lambda: 1, turnLambda: 1 }).returns;
+  t.same([...early], [7, 7], 'the chain continues with the value of where it was cut');
+});
+
 t.test('nothing bootstraps across sequences', async t => {
   const alone = estimateAdvantages('gae', [base], raw).advantages[0];
   const among = estimateAdvantages('gae', [{ ...base, rewards: [9, 9, 9, 9, 9] }, base], raw).advantages[1];

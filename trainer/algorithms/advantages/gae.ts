@@ -11,38 +11,64 @@ import { whiten } from './whiten.ts';
  * With `turnLambda`, λ applies within a turn and turnLambda from a turn's last token to the next turn (long
  * responses then do not discount the trace, turns do).
  *
- * After the last token V′ is `bootstrapValue`, and A′ is 0 (Pardo et al., 2018: time limits).
+ * After the last token V′ is `bootstrapValue`, and A′ is 0 (Pardo et al., 2018: time limits). With `acrossSamples` the
+ * sequences cut from one episode are steps of one chain, in their order.
  *
  * Source: verl 0.6.1 `compute_gae_advantage_return`.
  */
 export const gae: AdvantageEstimator = {
   needs: ['values'],
   estimate(sequences, settings) {
-    const advantages = sequences.map(sequence => sequenceAdvantages(sequence, settings));
+    const advantages: Float64Array[] = [];
+    for (const chain of chains(sequences, settings)) {
+      const found = chainAdvantages(
+        chain.map(i => sequences[i]),
+        settings,
+      );
+      for (const [k, i] of chain.entries()) advantages[i] = found[k];
+    }
     const returns = advantages.map((array, i) => array.map((a, t) => a + sequences[i].values![t]));
     return whitened(sequences, { advantages, returns }, settings);
   },
 };
 
-function sequenceAdvantages(sequence: AdvantageSequence, settings: AdvantageSettings): Float64Array {
-  const { lossMask, rewards } = sequence;
+/** Indices of the sequences that follow each other: those of one episode, or each alone. */
+function chains(
+  sequences: readonly AdvantageSequence[],
+  { acrossSamples }: AdvantageSettings,
+): Iterable<readonly number[]> {
+  if (!acrossSamples) return sequences.map((_, i) => [i]);
+  return Map.groupBy(sequences.keys(), i => sequences[i].episodeId ?? i).values();
+}
+
+/** Advantages of sequences that follow each other. */
+function chainAdvantages(chain: readonly AdvantageSequence[], settings: AdvantageSettings): Float64Array[] {
   const { gamma, lambda, turnLambda = lambda } = settings;
-  const ends = turnLambda === lambda ? new Set<number>() : new Set(turnEnds(sequence));
-  const positions = sampledPositions(lossMask);
-  const own = advantagesOver({
-    rewards: positions.map(t => rewards[t]),
-    values: positions.map(t => sequence.values![t]),
-    gamma,
-    lambdas: positions.map(t => (ends.has(t) ? turnLambda : lambda)),
-    bootstrapValue: sequence.bootstrapValue,
+  const steps = chain.flatMap(sequence => {
+    const { lossMask, rewards, values } = sequence;
+    const ends = turnLambda === lambda ? new Set<number>() : new Set(turnEnds(sequence));
+    return sampledPositions(lossMask).map(t => ({
+      reward: rewards[t],
+      value: values![t],
+      lambda: ends.has(t) ? turnLambda : lambda,
+    }));
   });
-  const advantages = new Float64Array(lossMask.length);
-  let next = positions.length;
-  for (let t = lossMask.length - 1; t >= 0; t--) {
-    if (lossMask[t]) next--;
-    advantages[t] = own[next] ?? 0;
-  }
-  return advantages;
+  const own = advantagesOver({
+    rewards: steps.map(({ reward }) => reward),
+    values: steps.map(({ value }) => value),
+    gamma,
+    lambdas: steps.map(({ lambda }) => lambda),
+    bootstrapValue: chain.at(-1)!.bootstrapValue,
+  });
+  let next = 0;
+  return chain.map(({ lossMask }) => {
+    const advantages = new Float64Array(lossMask.length);
+    for (let t = 0; t < lossMask.length; t++) {
+      advantages[t] = own[next] ?? 0;
+      if (lossMask[t]) next++;
+    }
+    return advantages;
+  });
 }
 
 /** Steps of one sequence in order, arrays of equal length. */

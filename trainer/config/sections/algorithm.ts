@@ -78,6 +78,8 @@ export const AlgorithmSettings = Type.Object(
     std_normalize: flag(ADVANTAGE.stdNormalize),
     /** The reward-to-go of `reinforce_pp` passes between turns. */
     across_turns: flag(ADVANTAGE.acrossTurns),
+    /** Rewards and values of `gae` pass between the samples of an episode, where each turn has its own prompt. */
+    across_samples: flag(ADVANTAGE.acrossSamples),
     /** Whitens the advantages of a batch. */
     whiten: flag(ADVANTAGE.whiten),
     /** Multiplies advantages by their group's relative spread. */
