@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
+import { operations } from '../../trainer/tensor/graph/operations/index.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** Files of the repository in the scratch copy. */
@@ -237,5 +238,5 @@ t.test('the graph operation of the page is the one of the repository', async t =
   const [relu] = file.slice(file.indexOf('/** max(x, 0)')).split('\n\n');
   t.match(relu, 'export const relu = unary({');
   t.ok(readPage(PARTS).includes(`\`\`\`ts\n${relu.trimEnd()}\n\`\`\``));
-  t.match(readFileSync(join(ROOT, 'trainer/tensor/graph/operations/index.ts'), 'utf8'), /^ {2}relu,$/m);
+  t.ok(operations.has('relu'), 'it needs no line in a table');
 });

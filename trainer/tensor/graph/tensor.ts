@@ -103,8 +103,3 @@ export function allocate(dtype: DType, length: number): TypedArray {
   if (dtype === 'int32') return new Int32Array(length);
   return dtype === 'int8' ? new Int8Array(length) : new Uint8Array(length);
 }
-
-/** A value of the reference interpreter: every element type held in doubles (bool as 0 or 1). */
-export interface NdArray extends TensorType {
-  readonly data: Float64Array;
-}

@@ -1,12 +1,4 @@
-import {
-  broadcastShapes,
-  describe,
-  GraphError,
-  type NdArray,
-  sameShape,
-  sizeOf,
-  type TensorType,
-} from '../tensor.ts';
+import { broadcastShapes, describe, GraphError, sameShape, type TensorType } from '../tensor.ts';
 import { expectFloat, type Operation } from './operation.ts';
 
 /** Attention of whole sequences, its gradient, and rotary positions. */
@@ -34,25 +26,6 @@ export const rope: Operation = {
     undefined,
     undefined,
   ],
-  evaluate([x, cos, sin], _attributes, type) {
-    const [batch, time, heads, size] = x.shape;
-    const half = size / 2;
-    const out = new Float64Array(sizeOf(type.shape));
-    for (let token = 0; token < batch * time; token++) {
-      for (let head = 0; head < heads; head++) {
-        const start = (token * heads + head) * size;
-        for (let i = 0; i < half; i++) {
-          const c = cos.data[token * half + i];
-          const s = sin.data[token * half + i];
-          const u = x.data[start + i];
-          const v = x.data[start + half + i];
-          out[start + i] = u * c - v * s;
-          out[start + half + i] = v * c + u * s;
-        }
-      }
-    }
-    return out;
-  },
 };
 
 /** `causal`: query t sees keys 0 … t, which needs as many keys as queries. */
@@ -90,18 +63,6 @@ export const attention: Operation<AttentionAttributes> = {
         : undefined;
     return [of(0, 'query'), of(1, 'key'), of(2, 'value'), undefined];
   },
-  evaluate(inputs, attributes, type) {
-    const [, , v] = inputs;
-    const { size } = attentionSizes(inputs, attributes);
-    const out = new Float64Array(sizeOf(type.shape));
-    forEachQuery(inputs, attributes, inputs[3], ({ queryOffset, keyOffset, weights }) => {
-      weights.forEach((weight, key) => {
-        const from = keyOffset(key);
-        for (let i = 0; i < size; i++) out[queryOffset + i] += weight * v.data[from + i];
-      });
-    });
-    return out;
-  },
 };
 
 /**
@@ -137,60 +98,6 @@ export function attentionSizes(
   return { batch, queries, keys, heads, keyHeads, groups: heads / keyHeads, size };
 }
 
-interface QueryVisit {
-  /** Element of q and of the result at which the query's row starts. */
-  readonly queryOffset: number;
-  /** Element of k and v at which a key's row starts. */
-  keyOffset(key: number): number;
-  /** softmax over the keys the query sees. */
-  readonly weights: Float64Array;
-}
-
-/** Visits every query of every head with its attention weights, in float64. */
-export function forEachQuery(
-  inputs: readonly NdArray[],
-  attributes: AttentionAttributes,
-  bias: NdArray | undefined,
-  visit: (query: QueryVisit) => void,
-): void {
-  const [q, k] = inputs;
-  const { batch, queries, keys, heads, keyHeads, groups, size } = attentionSizes(inputs, attributes);
-  for (let b = 0; b < batch; b++) {
-    for (let head = 0; head < heads; head++) {
-      const keyOffset = (key: number): number =>
-        ((b * keys + key) * keyHeads + Math.floor(head / groups)) * size;
-      for (let query = 0; query < queries; query++) {
-        const queryOffset = ((b * queries + query) * heads + head) * size;
-        const weights = new Float64Array(attributes.causal ? query + 1 : keys);
-        for (let key = 0; key < weights.length; key++) {
-          for (let i = 0; i < size; i++) weights[key] += q.data[queryOffset + i] * k.data[keyOffset(key) + i];
-          weights[key] =
-            weights[key] * attributes.scale + (bias === undefined ? 0 : biasAt(bias, b, query, key));
-        }
-        normalize(weights);
-        visit({ queryOffset, keyOffset, weights });
-      }
-    }
-  }
-}
-
-function biasAt({ shape, data }: NdArray, batch: number, query: number, key: number): number {
-  const [batches, , queries, keys] = shape;
-  const row = batches === 1 ? 0 : batch;
-  const column = keys === 1 ? 0 : key;
-  return data[(row * queries + (queries === 1 ? 0 : query)) * keys + column];
-}
-
-function normalize(scores: Float64Array): void {
-  const largest = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  let total = 0;
-  for (let i = 0; i < scores.length; i++) {
-    scores[i] = Math.exp(scores[i] - largest);
-    total += scores[i];
-  }
-  for (let i = 0; i < scores.length; i++) scores[i] /= total;
-}
-
 export type AttentionGradientAttributes = AttentionAttributes & Readonly<{ wrt: 'query' | 'key' | 'value' }>;
 
 /**
@@ -203,26 +110,5 @@ export const attentionGradient: Operation<AttentionGradientAttributes> = {
     const [q, k, v, , , ...bias] = inputs;
     attentionSizes([q, k, v, ...bias], attributes);
     return { dtype: 'float32', shape: attributes.wrt === 'query' ? q.shape : k.shape };
-  },
-  evaluate([q, k, v, result, upstream, bias], attributes, type) {
-    const { scale, wrt } = attributes;
-    const { size } = attentionSizes([q, k, v], attributes);
-    const out = new Float64Array(sizeOf(type.shape));
-    forEachQuery([q, k, v], attributes, bias, ({ queryOffset, keyOffset, weights }) => {
-      let shift = 0;
-      for (let i = 0; i < size; i++) shift += upstream.data[queryOffset + i] * result.data[queryOffset + i];
-      weights.forEach((weight, key) => {
-        const from = keyOffset(key);
-        let inner = -shift;
-        for (let i = 0; i < size; i++) inner += upstream.data[queryOffset + i] * v.data[from + i];
-        const score = weight * inner * scale;
-        for (let i = 0; i < size; i++) {
-          if (wrt === 'query') out[queryOffset + i] += score * k.data[from + i];
-          else if (wrt === 'key') out[from + i] += score * q.data[queryOffset + i];
-          else out[from + i] += weight * upstream.data[queryOffset + i];
-        }
-      });
-    });
-    return out;
   },
 };

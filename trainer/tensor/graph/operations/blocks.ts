@@ -1,6 +1,5 @@
-import { describe, GraphError, type Shape, sameShape, sizeOf, type TensorType } from '../tensor.ts';
+import { describe, GraphError, type Shape, sameShape, type TensorType } from '../tensor.ts';
 import { expectFloat, expectIds, type Operation } from './operation.ts';
-import { productWith } from './products.ts';
 
 /*
  * Frozen weights as published files store them: w = scale · (code − center) + minimum, where blocks of a row share a scale and,
@@ -78,15 +77,6 @@ export const blockMatmul: Operation<BlockMatmulAttributes> = {
       : undefined;
     return [dx, ...parts.map(() => undefined)];
   },
-  evaluate([x, ...parts], attributes, type) {
-    const { outputs, inputs } = attributes;
-    const weights = unpackBlocks(
-      attributes,
-      parts.map(({ data }) => data),
-      new Float64Array(outputs * inputs),
-    );
-    return productWith(x.data, weights, attributes, type.shape);
-  },
 };
 
 /**
@@ -100,19 +90,6 @@ export const blockRows: Operation<BlockAttributes> = {
     expectBlocks('blockRows', parts, attributes);
     if (ids.shape.length !== 1) throw new GraphError(`blockRows takes ids [n], got ${describe(ids)}`);
     return { dtype: 'float32', shape: [ids.shape[0], attributes.inputs] };
-  },
-  evaluate([ids, ...parts], attributes, type) {
-    const { outputs, inputs } = attributes;
-    const weights = unpackBlocks(
-      attributes,
-      parts.map(({ data }) => data),
-      new Float64Array(outputs * inputs),
-    );
-    const out = new Float64Array(sizeOf(type.shape));
-    ids.data.forEach((id, row) => {
-      out.set(weights.subarray(id * inputs, (id + 1) * inputs), row * inputs);
-    });
-    return out;
   },
 };
 

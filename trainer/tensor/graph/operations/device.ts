@@ -1,5 +1,5 @@
 import type { TensorBuilder } from '../builder.ts';
-import { describe, GraphError, sameShape, sizeOf, type Tensor, type TensorType } from '../tensor.ts';
+import { describe, GraphError, sameShape, type Tensor, type TensorType } from '../tensor.ts';
 import { expectFloat, expectIds, type Operation } from './operation.ts';
 
 /** Operations on arrays that stay on a device, for generation: cache rows, attention over the cache, and sampling. */
@@ -27,14 +27,6 @@ export const putRowsOperation: Operation = {
       );
     }
     return table;
-  },
-  evaluate([table, rows, places]) {
-    const width = sizeOf(table.shape.slice(1));
-    const out = table.data.slice();
-    places.data.forEach((place, i) => {
-      out.set(rows.data.subarray(i * width, (i + 1) * width), place * width);
-    });
-    return out;
   },
 };
 
@@ -83,35 +75,6 @@ export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
   infer(inputs) {
     pagedAttentionSizes(inputs);
     return { dtype: 'float32', shape: inputs[0].shape };
-  },
-  evaluate([q, k, v, tables, slots, positions], { blockSize, scale, window, softcap }, type) {
-    const { rows, heads, keyHeads, size, blocks } = pagedAttentionSizes([q, k, v, tables, slots, positions]);
-    const out = new Float64Array(sizeOf(type.shape));
-    for (let row = 0; row < rows; row++) {
-      const keyAt = (position: number, head: number): number => {
-        const block = tables.data[slots.data[row] * blocks + Math.floor(position / blockSize)];
-        const place = block * blockSize + (position % blockSize);
-        return (place * keyHeads + Math.floor((head * keyHeads) / heads)) * size;
-      };
-      for (let head = 0; head < heads; head++) {
-        const own = (row * heads + head) * size;
-        const last = positions.data[row];
-        const first = window === 0 ? 0 : Math.max(0, last + 1 - window);
-        const scores = Array.from({ length: last + 1 - first }, (_, seen) => {
-          let dot = 0;
-          for (let i = 0; i < size; i++) dot += q.data[own + i] * k.data[keyAt(first + seen, head) + i];
-          return softcap === 0 ? dot * scale : softcap * Math.tanh((dot * scale) / softcap);
-        });
-        const largest = Math.max(...scores);
-        const weights = scores.map(score => Math.exp(score - largest));
-        const total = weights.reduce((sum, weight) => sum + weight, 0);
-        weights.forEach((weight, seen) => {
-          const from = keyAt(first + seen, head);
-          for (let i = 0; i < size; i++) out[own + i] += (weight / total) * v.data[from + i];
-        });
-      }
-    }
-    return out;
   },
 };
 
@@ -174,40 +137,4 @@ export const sampleOperation: Operation = {
     }
     return { dtype: 'float32', shape: [rows, SAMPLE_RESULTS] };
   },
-  evaluate([logits, settings]) {
-    const [rows, width] = logits.shape;
-    const out = new Float64Array(rows * SAMPLE_RESULTS);
-    for (let row = 0; row < rows; row++) {
-      const own = logits.data.subarray(row * width, (row + 1) * width);
-      const numbers = settings.data.subarray(row * SAMPLE_SETTINGS, (row + 1) * SAMPLE_SETTINGS);
-      out.set(sampleRow(own, numbers), row * SAMPLE_RESULTS);
-    }
-    return out;
-  },
 };
-
-function sampleRow(logits: Float64Array, [scale, topK, topP, uniform, minP]: Float64Array): number[] {
-  if (logits.some(Number.isNaN)) return [-1, 0, 1];
-  const largest = logits.reduce((most, x) => Math.max(most, x), -Infinity);
-  if (uniform < 0) return [logits.indexOf(largest), 1, 1];
-  const weights = logits.map(x => Math.exp((x - largest) * scale));
-  const ranked = Array.from(weights, (_, token) => token).sort((a, b) => weights[b] - weights[a] || a - b);
-  const candidates = topK > 0 ? ranked.slice(0, topK) : ranked;
-  const target = topP * candidates.reduce((sum, token) => sum + weights[token], 0);
-  let reached = 0;
-  const kept = candidates.filter((token, rank) => {
-    if (topP < 1 && rank > 0 && reached >= target) return false;
-    reached += weights[token];
-    return weights[token] >= minP;
-  });
-  const mass = kept.reduce((sum, token) => sum + weights[token], 0);
-  let rest = uniform * mass;
-  let sampled = kept[0];
-  for (const token of kept.sort((a, b) => a - b)) {
-    if (weights[token] === 0) continue;
-    sampled = token;
-    if (rest < weights[token]) break;
-    rest -= weights[token];
-  }
-  return [sampled, weights[sampled], mass];
-}

@@ -1,4 +1,4 @@
-import { unary } from './elementwise.ts';
+import { unary } from './operation.ts';
 
 /** Functions of one number, element by element: arithmetic first, then activations. */
 
@@ -9,6 +9,7 @@ export const neg = unary({
     return -x;
   },
   gradient: ({ g, upstream }) => g.neg(upstream),
+  fold: ([x]) => x.map(value => -value),
 });
 
 export const exp = unary({
@@ -66,7 +67,6 @@ export const sign = unary({
   scalar: function sign(x: number): number {
     return x > 0 ? 1 : x < 0 ? -1 : 0;
   },
-  exact: Math.sign,
   gradient: ({ g, inputs }) => g.zeros(inputs[0].shape),
 });
 
@@ -96,7 +96,6 @@ export const sigmoid = unary({
     const e = Math.exp(-Math.abs(x));
     return x < 0 ? e / (1 + e) : 1 / (1 + e);
   },
-  exact: x => 1 / (1 + Math.exp(-x)),
   gradient: ({ g, output, upstream }) => g.mul(upstream, g.mul(output, g.sub(1, output))),
 });
 
@@ -108,7 +107,6 @@ export const silu = unary({
     const e = Math.exp(-Math.abs(x));
     return x < 0 ? (x * e) / (1 + e) : x / (1 + e);
   },
-  exact: x => x / (1 + Math.exp(-x)),
   gradient: ({ g, inputs: [x], output, upstream }) => {
     const gate = g.sigmoid(x);
     return g.mul(upstream, g.add(gate, g.mul(output, g.sub(1, gate))));
@@ -124,7 +122,6 @@ export const tanh = unary({
     const t = (1 - e) / (1 + e);
     return x < 0 ? -t : t;
   },
-  exact: Math.tanh,
   gradient: ({ g, output, upstream }) => g.mul(upstream, g.sub(1, g.mul(output, output))),
 });
 
@@ -141,22 +138,9 @@ export const erf = unary({
     const y = 1 - p * Math.exp(-z * z);
     return x < 0 ? -y : y;
   },
-  exact: exactErf,
   gradient: ({ g, inputs: [x], upstream }) =>
     g.mul(upstream, g.mul(g.exp(g.neg(g.mul(x, x))), 2 / Math.sqrt(Math.PI))),
 });
-
-/** Taylor series 2/√π exp(−x²) Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!; all its terms have the same sign. */
-function exactErf(x: number): number {
-  if (Math.abs(x) > 6) return Math.sign(x);
-  let term = x;
-  let sum = x;
-  for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
-    term *= (2 * x * x) / (2 * n + 1);
-    sum += term;
-  }
-  return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
-}
 
 /** max(x, 0); its gradient at 0 is 0. */
 export const relu = unary({

@@ -1,117 +1,24 @@
-import { attention, attentionGradient, rope } from './attention.ts';
-import { blockMatmul, blockRows } from './blocks.ts';
-import { pagedAttentionOperation, putRowsOperation, sampleOperation } from './device.ts';
-import {
-  abs,
-  cos,
-  erf,
-  exp,
-  log,
-  neg,
-  reciprocal,
-  relu,
-  sigmoid,
-  sign,
-  silu,
-  sin,
-  sqrt,
-  tanh,
-} from './functions.ts';
-import {
-  broadcastTo,
-  cast,
-  concat,
-  gather,
-  pad,
-  putLast,
-  reshape,
-  scatterAddRows,
-  slice,
-  stopGradient,
-  takeLast,
-  transpose,
-} from './movement.ts';
+import * as attention from './attention.ts';
+import * as blocks from './blocks.ts';
+import * as device from './device.ts';
+import * as functions from './functions.ts';
+import * as movement from './movement.ts';
 import type { Operation } from './operation.ts';
-import {
-  add,
-  div,
-  equal,
-  greater,
-  less,
-  logicalAnd,
-  logicalNot,
-  logicalOr,
-  maximum,
-  minimum,
-  mul,
-  sub,
-  where,
-} from './operators.ts';
-import { matmul, quantizedMatmul } from './products.ts';
-import { inverseRms, logSoftmax, max, rmsNormalize, softmax, sum } from './reduction.ts';
+import * as operators from './operators.ts';
+import * as products from './products.ts';
+import * as reduction from './reduction.ts';
 
-const list = [
-  neg,
-  exp,
-  log,
-  sqrt,
-  reciprocal,
-  abs,
-  sign,
-  sigmoid,
-  silu,
-  tanh,
-  erf,
-  cos,
-  sin,
-  relu,
-  add,
-  sub,
-  mul,
-  div,
-  maximum,
-  minimum,
-  less,
-  greater,
-  equal,
-  logicalAnd,
-  logicalOr,
-  logicalNot,
-  where,
-  cast,
-  stopGradient,
-  matmul,
-  quantizedMatmul,
-  blockMatmul,
-  blockRows,
-  reshape,
-  transpose,
-  broadcastTo,
-  slice,
-  pad,
-  concat,
-  sum,
-  max,
-  softmax,
-  logSoftmax,
-  gather,
-  scatterAddRows,
-  takeLast,
-  putLast,
-  rmsNormalize,
-  inverseRms,
-  rope,
-  attention,
-  attentionGradient,
-] as readonly Operation[];
-
-/** Operations on arrays that stay on a device; runtimes with separate memory lower these too. */
-const deviceList = [putRowsOperation, pagedAttentionOperation, sampleOperation] as readonly Operation[];
+function isOperation(exported: unknown): exported is Operation {
+  return typeof exported === 'object' && exported !== null && 'infer' in exported;
+}
 
 /**
- * Every primitive by name. A runtime lowers all of them, except that it may lack those for arrays on a device. The
- * contract suite runs all that a runtime has.
+ * Every primitive by name: the operations that the files of each kind export. A runtime lowers all of them, except that
+ * it may lack those of `device.ts`. The contract suite runs all that a runtime has.
  */
 export const operations: ReadonlyMap<string, Operation> = new Map(
-  [...list, ...deviceList].map(operation => [operation.name, operation]),
+  [functions, operators, products, blocks, movement, reduction, attention, device]
+    .flatMap((kind): unknown[] => Object.values(kind))
+    .filter(isOperation)
+    .map(operation => [operation.name, operation]),
 );

@@ -6,30 +6,23 @@ import {
   type Shape,
   sameShape,
   sizeOf,
-  stridesOf,
 } from '../tensor.ts';
-import { forEachBroadcast } from './elementwise.ts';
 import { expectFloat, expectIds, type Operation } from './operation.ts';
 
 /** Operations that move elements without computing: shapes, parts, rows by id, and types. */
 
-type CastAttributes = Readonly<{ to: DType }>;
+export type CastAttributes = Readonly<{ to: DType }>;
 
 /** Changes the element type; floats are truncated towards zero, bool is 0 or 1. No gradient flows through it. */
 export const cast: Operation<CastAttributes> = {
   name: 'cast',
   infer: ([x], { to }) => ({ dtype: to, shape: x.shape }),
-  evaluate([x], { to }) {
-    if (to === 'bool') return x.data.map(value => (value !== 0 ? 1 : 0));
-    return to === 'int32' ? x.data.map(Math.trunc) : x.data;
-  },
 };
 
 /** The value itself, a constant to differentiation. */
 export const stopGradient: Operation = {
   name: 'stopGradient',
   infer: ([x]) => ({ dtype: x.dtype, shape: x.shape }),
-  evaluate: ([x]) => x.data,
 };
 
 type ReshapeAttributes = Readonly<{ shape: Shape }>;
@@ -45,10 +38,10 @@ export const reshape: Operation<ReshapeAttributes> = {
     return { dtype: x.dtype, shape };
   },
   gradient: ({ g, inputs: [x], upstream }) => [g.reshape(upstream, x.shape)],
-  evaluate: ([x]) => x.data,
+  fold: ([x]) => x,
 };
 
-type TransposeAttributes = Readonly<{ permutation: readonly number[] }>;
+export type TransposeAttributes = Readonly<{ permutation: readonly number[] }>;
 
 /** Output axis i is input axis `permutation[i]`. */
 export const transpose: Operation<TransposeAttributes> = {
@@ -66,19 +59,6 @@ export const transpose: Operation<TransposeAttributes> = {
     const inverse = permutation.map((_, axis) => permutation.indexOf(axis));
     return [g.transpose(upstream, inverse)];
   },
-  evaluate([x], { permutation }, type) {
-    const out = new Float64Array(sizeOf(type.shape));
-    const target = stridesOf(type.shape);
-    const source = stridesOf(x.shape);
-    forEachBroadcast(type.shape, [], i => {
-      let offset = 0;
-      for (let axis = 0; axis < target.length; axis++) {
-        offset += (Math.floor(i / target[axis]) % type.shape[axis]) * source[permutation[axis]];
-      }
-      out[i] = x.data[offset];
-    });
-    return out;
-  },
 };
 
 type BroadcastAttributes = Readonly<{ shape: Shape }>;
@@ -93,16 +73,10 @@ export const broadcastTo: Operation<BroadcastAttributes> = {
     return { dtype: x.dtype, shape };
   },
   gradient: ({ g, inputs: [x], upstream }) => [g.sumTo(upstream, x.shape)],
-  evaluate([x], { shape }) {
-    const out = new Float64Array(sizeOf(shape));
-    forEachBroadcast(shape, [x], (i, [ix]) => {
-      out[i] = x.data[ix];
-    });
-    return out;
-  },
+  fold: ([x], { shape }) => (x.length === 1 ? new Float32Array(sizeOf(shape)).fill(x[0]) : undefined),
 };
 
-type SliceAttributes = Readonly<{ axis: number; start: number; end: number }>;
+export type SliceAttributes = Readonly<{ axis: number; start: number; end: number }>;
 
 /** Entries start (included) to end (excluded) along one axis. */
 export const slice: Operation<SliceAttributes> = {
@@ -118,20 +92,9 @@ export const slice: Operation<SliceAttributes> = {
   gradient: ({ g, inputs: [x], attributes: { axis, start, end }, upstream }) => [
     g.pad(upstream, axis, start, x.shape[axis] - end),
   ],
-  evaluate([x], { axis, start, end }, type) {
-    const inner = sizeOf(x.shape.slice(axis + 1));
-    const outer = sizeOf(x.shape.slice(0, axis));
-    const width = (end - start) * inner;
-    const out = new Float64Array(sizeOf(type.shape));
-    for (let o = 0; o < outer; o++) {
-      const from = (o * x.shape[axis] + start) * inner;
-      out.set(x.data.subarray(from, from + width), o * width);
-    }
-    return out;
-  },
 };
 
-type PadAttributes = Readonly<{ axis: number; before: number; after: number }>;
+export type PadAttributes = Readonly<{ axis: number; before: number; after: number }>;
 
 /** Zeros before and after along one axis: the transpose of slice. */
 export const pad: Operation<PadAttributes> = {
@@ -143,19 +106,9 @@ export const pad: Operation<PadAttributes> = {
   gradient: ({ g, inputs: [x], attributes: { axis, before }, upstream }) => [
     g.slice(upstream, axis, before, before + x.shape[axis]),
   ],
-  evaluate([x], { axis, before }, type) {
-    const inner = sizeOf(x.shape.slice(axis + 1));
-    const outer = sizeOf(x.shape.slice(0, axis));
-    const width = x.shape[axis] * inner;
-    const out = new Float64Array(sizeOf(type.shape));
-    for (let o = 0; o < outer; o++) {
-      out.set(x.data.subarray(o * width, (o + 1) * width), (o * type.shape[axis] + before) * inner);
-    }
-    return out;
-  },
 };
 
-type ConcatAttributes = Readonly<{ axis: number }>;
+export type ConcatAttributes = Readonly<{ axis: number }>;
 
 /** Tensors one after the other along an axis; the other extents are equal. */
 export const concat: Operation<ConcatAttributes> = {
@@ -181,20 +134,6 @@ export const concat: Operation<ConcatAttributes> = {
       start = end;
       return part;
     });
-  },
-  evaluate(inputs, { axis }, type) {
-    const out = new Float64Array(sizeOf(type.shape));
-    const inner = sizeOf(type.shape.slice(axis + 1));
-    const outer = sizeOf(type.shape.slice(0, axis));
-    const stride = type.shape[axis] * inner;
-    let start = 0;
-    for (const x of inputs) {
-      const width = x.shape[axis] * inner;
-      for (let o = 0; o < outer; o++)
-        out.set(x.data.subarray(o * width, (o + 1) * width), o * stride + start);
-      start += width;
-    }
-    return out;
   },
 };
 
@@ -226,17 +165,6 @@ export const gather: Operation = {
     undefined,
     undefined,
   ],
-  evaluate([table, ids], _attributes, type) {
-    const width = sizeOf(table.shape.slice(1));
-    const out = new Float64Array(sizeOf(type.shape));
-    ids.data.forEach((id, i) => {
-      if (!(id >= 0 && id < table.shape[0])) {
-        throw new RangeError(`gather: id ${id} is outside a table of ${table.shape[0]} rows`);
-      }
-      out.set(table.data.subarray(id * width, (id + 1) * width), i * width);
-    });
-    return out;
-  },
 };
 
 type ScatterAttributes = Readonly<{ rows: number }>;
@@ -255,15 +183,6 @@ export const scatterAddRows: Operation<ScatterAttributes> = {
     return { dtype: updates.dtype, shape: [rows, ...updates.shape.slice(ids.shape.length)] };
   },
   gradient: ({ g, inputs: [, ids], upstream }) => [g.gather(upstream, ids), undefined],
-  evaluate([updates, ids], _attributes, type) {
-    const width = sizeOf(type.shape.slice(1));
-    const out = new Float64Array(sizeOf(type.shape));
-    ids.data.forEach((id, i) => {
-      for (let column = 0; column < width; column++)
-        out[id * width + column] += updates.data[i * width + column];
-    });
-    return out;
-  },
 };
 
 /** One entry of the last axis per row: x [..., v], ids [...] → [...]. */
@@ -280,13 +199,9 @@ export const takeLast: Operation = {
     g.putLast(upstream, ids, x.shape[x.shape.length - 1]),
     undefined,
   ],
-  evaluate([x, ids]) {
-    const width = x.shape[x.shape.length - 1];
-    return ids.data.map((id, row) => x.data[row * width + id]);
-  },
 };
 
-type PutAttributes = Readonly<{ width: number }>;
+export type PutAttributes = Readonly<{ width: number }>;
 
 /** values [...], ids [...] → [..., width], zero but for the value at its id: the transpose of takeLast. */
 export const putLast: Operation<PutAttributes> = {
@@ -299,11 +214,4 @@ export const putLast: Operation<PutAttributes> = {
     return { dtype: values.dtype, shape: [...values.shape, width] };
   },
   gradient: ({ g, inputs: [, ids], upstream }) => [g.takeLast(upstream, ids), undefined],
-  evaluate([values, ids], { width }, type) {
-    const out = new Float64Array(sizeOf(type.shape));
-    ids.data.forEach((id, row) => {
-      out[row * width + id] = values.data[row];
-    });
-    return out;
-  },
 };

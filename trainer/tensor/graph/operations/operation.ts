@@ -1,9 +1,11 @@
 import type { TensorBuilder } from '../builder.ts';
+import type { Primitive } from '../program.ts';
 import {
   type Attributes,
+  broadcastShapes,
+  type DType,
   describe,
   GraphError,
-  type NdArray,
   type Tensor,
   type TensorType,
 } from '../tensor.ts';
@@ -34,16 +36,12 @@ export interface Elementwise {
   readonly scalar: ScalarFunction;
 }
 
-/** One primitive: how its type follows from its inputs, how it differentiates, and what it computes. */
-export interface Operation<A extends Attributes = Attributes> {
+/** One primitive: how its type follows from its inputs, and how it differentiates. */
+export interface Operation<A extends Attributes = Attributes> extends Primitive<A> {
   readonly name: string;
   readonly elementwise?: Elementwise;
-  /** @throws GraphError when the inputs do not fit */
-  infer(inputs: readonly TensorType[], attributes: A): TensorType;
   /** Gradient per input; absent where the operation has none (comparisons, integers). */
   gradient?(context: GradientContext<A>): readonly (Tensor | undefined)[];
-  /** Result in float64, the reference for every runtime. */
-  evaluate(inputs: readonly NdArray[], attributes: A, type: TensorType): Float64Array;
 }
 
 /** @throws GraphError unless the tensor is float32 */
@@ -56,4 +54,55 @@ export function expectFloat(where: string, ...tensors: readonly TensorType[]): v
 /** @throws GraphError unless the tensor is int32 */
 export function expectIds(where: string, tensor: TensorType): void {
   if (tensor.dtype !== 'int32') throw new GraphError(`${where} needs int32 ids, got ${describe(tensor)}`);
+}
+
+interface ElementwiseOptions extends Elementwise {
+  readonly name: string;
+}
+
+/** An operation on one float tensor, element by element. */
+export function unary({
+  name,
+  gradient,
+  fold,
+  ...elementwise
+}: ElementwiseOptions &
+  Pick<Operation, 'fold'> & {
+    readonly gradient: (context: GradientContext<Attributes>) => Tensor;
+  }): Operation {
+  return {
+    name,
+    elementwise,
+    fold,
+    infer([x]) {
+      expectFloat(name, x);
+      return { dtype: x.dtype, shape: x.shape };
+    },
+    gradient: context => [gradient(context)],
+  };
+}
+
+interface BinaryOptions extends ElementwiseOptions {
+  /** Element types allowed for the inputs, which must be equal. */
+  readonly accepts: readonly DType[];
+  /** Element type of the result; that of the inputs when absent. */
+  readonly result?: DType;
+  readonly gradient?: Operation['gradient'];
+}
+
+/** An operation on two tensors of one element type, broadcast by numpy's rule. */
+export function binary({ name, accepts, result, gradient, ...elementwise }: BinaryOptions): Operation {
+  return {
+    name,
+    elementwise,
+    infer([a, b]) {
+      if (a.dtype !== b.dtype || !accepts.includes(a.dtype)) {
+        throw new GraphError(
+          `${name} needs two tensors of one type (${accepts.join(' or ')}), got ${describe(a)} and ${describe(b)}`,
+        );
+      }
+      return { dtype: result ?? a.dtype, shape: broadcastShapes(a.shape, b.shape, name) };
+    },
+    gradient,
+  };
 }

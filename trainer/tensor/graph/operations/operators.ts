@@ -1,6 +1,5 @@
-import { broadcastShapes, describe, GraphError, sizeOf } from '../tensor.ts';
-import { binary, forEachBroadcast } from './elementwise.ts';
-import type { Operation } from './operation.ts';
+import { broadcastShapes, describe, GraphError } from '../tensor.ts';
+import { binary, type Operation } from './operation.ts';
 
 /** Elementwise operators of two operands: arithmetic, comparison and logic; also negation and selection by flags. */
 
@@ -150,7 +149,6 @@ export const logicalNot: Operation = {
     if (x.dtype !== 'bool') throw new GraphError(`logicalNot needs bool, got ${describe(x)}`);
     return { dtype: 'bool', shape: x.shape };
   },
-  evaluate: ([x]) => x.data.map(value => 1 - value),
 };
 
 /** `a` where the condition holds, `b` elsewhere; the value not taken is never read into the result, NaN included. */
@@ -178,11 +176,4 @@ export const where: Operation = {
     needs(1) ? g.sumTo(g.where(condition, upstream, 0), a.shape) : undefined,
     needs(2) ? g.sumTo(g.where(condition, 0, upstream), b.shape) : undefined,
   ],
-  evaluate([condition, a, b], _attributes, type) {
-    const out = new Float64Array(sizeOf(type.shape));
-    forEachBroadcast(type.shape, [condition, a, b], (i, [ic, ia, ib]) => {
-      out[i] = condition.data[ic] !== 0 ? a.data[ia] : b.data[ib];
-    });
-    return out;
-  },
 };

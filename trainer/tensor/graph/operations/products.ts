@@ -1,14 +1,5 @@
-import {
-  broadcastShapes,
-  describe,
-  GraphError,
-  type Shape,
-  sameShape,
-  sizeOf,
-  type Tensor,
-} from '../tensor.ts';
-import { dequantize, type Quantization, quantizedLayout } from './blockwise.ts';
-import { forEachBroadcast } from './elementwise.ts';
+import { broadcastShapes, describe, GraphError, type Shape, sameShape, type Tensor } from '../tensor.ts';
+import { type Quantization, quantizedLayout } from './blockwise.ts';
 import { expectFloat, type GradientContext, type Operation } from './operation.ts';
 
 /** Matrix products, with float and with quantized weights. */
@@ -43,33 +34,9 @@ export const matmul: Operation<MatmulAttributes> = {
       context.needs(1) ? rightGradient(context) : undefined,
     ];
   },
-  evaluate([a, b], { transposeA, transposeB, scale }, type) {
-    const left = matrixOf(a.shape, transposeA);
-    const right = matrixOf(b.shape, transposeB);
-    const m = left.rows;
-    const n = right.columns;
-    const k = left.columns;
-    const out = new Float64Array(sizeOf(type.shape));
-    const batches = [{ shape: a.shape.slice(0, -2) }, { shape: b.shape.slice(0, -2) }];
-    forEachBroadcast(type.shape.slice(0, -2), batches, (i, [ia, ib]) => {
-      const aStart = ia * m * k;
-      const bStart = ib * k * n;
-      for (let row = 0; row < m; row++) {
-        for (let column = 0; column < n; column++) {
-          let total = 0;
-          for (let inner = 0; inner < k; inner++) {
-            const x = a.data[aStart + (transposeA ? inner * m + row : row * k + inner)];
-            total += x * b.data[bStart + (transposeB ? column * k + inner : inner * n + column)];
-          }
-          out[(i * m + row) * n + column] = total * scale;
-        }
-      }
-    });
-    return out;
-  },
 };
 
-function matrixOf(shape: Shape, transposed: boolean): { rows: number; columns: number } {
+export function matrixOf(shape: Shape, transposed: boolean): { rows: number; columns: number } {
   const [rows, columns] = shape.slice(-2);
   return transposed ? { rows: columns, columns: rows } : { rows, columns };
 }
@@ -144,35 +111,4 @@ export const quantizedMatmul: Operation<QuantizedMatmulAttributes> = {
       undefined,
     ];
   },
-  evaluate([x, codes, scales], { kind, outputs, inputs, transposed }, type) {
-    const weights = dequantize(kind, codes.data, scales.data, [outputs, inputs]);
-    return productWith(x.data, weights, { outputs, inputs, transposed }, type.shape);
-  },
 };
-
-/** Rows times an unpacked matrix [outputs, inputs]: by its transpose, or by the matrix itself where `transposed`. */
-export function productWith(
-  data: Float64Array,
-  weights: ArrayLike<number>,
-  {
-    outputs,
-    inputs,
-    transposed,
-  }: { readonly outputs: number; readonly inputs: number; readonly transposed: boolean },
-  shape: Shape,
-): Float64Array {
-  const out = new Float64Array(sizeOf(shape));
-  const [rows, columns] = shape;
-  const inner = transposed ? outputs : inputs;
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      let total = 0;
-      for (let i = 0; i < inner; i++) {
-        const weight = transposed ? weights[i * inputs + column] : weights[column * inputs + i];
-        total += data[row * inner + i] * weight;
-      }
-      out[row * columns + column] = total;
-    }
-  }
-  return out;
-}

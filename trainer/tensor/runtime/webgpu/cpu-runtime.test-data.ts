@@ -2,6 +2,7 @@ import type { Graph, TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
 import type { CompileOptions, DeviceArray, DeviceMemory, Executable, Runtime, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
+import { runOnCpu } from './cpu-steps.test-data.ts';
 import { FLOAT32_PRODUCTS } from './device/precision.ts';
 import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
@@ -13,8 +14,8 @@ import type { DeviceValue } from './lowering/step.ts';
 const MAX_ARRAY = 2 ** 31;
 
 /**
- * Runs the dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, and the graph
- * operations in place of our shaders. Slow; it tests lowering and kernels on machines without a device.
+ * Runs the dispatches of the WebGPU runtime on the processor: gpu.js kernels in its `cpu` mode, and the reference of the
+ * graph's operations in place of our shaders. Slow; it tests lowering and kernels on machines without a device.
  */
 export class KernelCpuRuntime implements Runtime {
   readonly name = 'gpu.js cpu';
@@ -130,6 +131,6 @@ function run(
     arrays.set(whole, array);
     return value === whole ? array : array.subarray(startOf(value), startOf(value) + value.length);
   };
-  for (const step of program.steps) step.runOnCpu(step.reads.map(arrayOf), step.writes.map(arrayOf));
+  for (const step of program.steps) runOnCpu(step, step.reads.map(arrayOf), step.writes.map(arrayOf));
   for (const [name, value] of program.outputs) (outputs[name] as TypedArray).set(arrayOf(value));
 }

@@ -24,12 +24,6 @@ export interface CompiledKernel {
   readonly scalarOffsets: readonly number[];
 }
 
-/** A kernel compiled to JavaScript: extents of the result, innermost first, and arguments; gives nested rows. */
-export type CpuKernel = (...args: readonly (number | GpuJsInput)[]) => Float32Array | NestedArray;
-
-export type NestedArray = readonly (Float32Array | NestedArray)[];
-type GpuJsInput = object;
-
 interface WebGpuKernel {
   compiledSource: string;
   paramsLayout: {
@@ -40,22 +34,15 @@ interface WebGpuKernel {
   build(...args: readonly unknown[]): Promise<void>;
 }
 
-/** The part of gpu.js that is used; its declarations lack the WebGPU backend and the `input` function. */
+/** The part of gpu.js that is used; its declarations lack the WebGPU backend. */
 interface GpuJs {
-  readonly GPU: new (settings: {
-    mode: 'cpu';
-  }) => {
-    addFunction(source: string): void;
-    createKernel(source: string, settings: object): CpuKernel;
-  };
   readonly WebGPUKernel: new (source: string, settings: object) => WebGpuKernel;
-  input(values: Float32Array, extents: readonly number[]): GpuJsInput;
 }
 
 const gpujs = createRequire(import.meta.url)('gpu.js') as GpuJs;
 
 /** Bound for loops with an end that gpu.js cannot determine. */
-const LOOP_BOUND = 2 ** 30;
+export const LOOP_BOUND = 2 ** 30;
 
 /** Takes the WGSL of a kernel and stops there: ragen makes the buffers, pipelines and dispatches. */
 class SourceKernel extends gpujs.WebGPUKernel {
@@ -86,27 +73,4 @@ export function compileToWgsl(
     arrayOffsets: arrayArgs.map(({ dimsOffset }) => dimsOffset),
     scalarOffsets: scalarArgs.map(({ offset }) => offset),
   };
-}
-
-/** Compiles a kernel to JavaScript. */
-export function compileToJavaScript(
-  { source, functions, argumentTypes }: KernelSource,
-  extents: readonly number[],
-): CpuKernel {
-  const gpu = new gpujs.GPU({ mode: 'cpu' });
-  for (const text of functions) gpu.addFunction(text);
-  return gpu.createKernel(source, {
-    argumentTypes: argumentTypes.map(toCpuType),
-    output: extents,
-    loopMaxIterations: LOOP_BOUND,
-  });
-}
-
-/** An array argument with the extents that its indices count in, innermost first. */
-export function arrayArgument(values: Float32Array, extents: readonly number[]): GpuJsInput {
-  return gpujs.input(values, extents);
-}
-
-function toCpuType(type: ArgumentType): string {
-  return type === 'Array' ? 'Input' : type;
 }

@@ -1,13 +1,10 @@
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
 import {
   type ArgumentType,
-  arrayArgument,
   type CompiledKernel,
-  type CpuKernel,
-  compileToJavaScript,
   compileToWgsl,
+  type KernelSource,
   type KernelThread,
-  type NestedArray,
 } from './gpujs.ts';
 import {
   type DeviceValue,
@@ -22,6 +19,13 @@ import {
 /** A kernel: computes one element of the result, `this.thread` naming which. */
 export type KernelFunction = (this: KernelThread, ...args: never[]) => number;
 
+/** A dispatch of a kernel, with what it was called with. */
+export interface KernelCall extends KernelDispatch {
+  readonly kernel: Kernel;
+  readonly extents: readonly number[];
+  readonly args: readonly KernelArgument[];
+}
+
 /** An array as a kernel sees it: indexed `a[z][y][x]` by extents innermost first, or flat. */
 interface ArrayView {
   readonly value: DeviceValue;
@@ -31,11 +35,10 @@ interface ArrayView {
 export type KernelArgument = ArrayView | number;
 
 const compiled = new Map<string, CompiledKernel>();
-const onCpu = new Map<string, CpuKernel>();
 
 /**
- * A typed function compiled by gpu.js: to WGSL for the device, to JavaScript for the processor. Index arithmetic of integers
- * is exact to 2³¹, numbers read from arrays to 2²⁴.
+ * A typed function compiled by gpu.js to WGSL. Index arithmetic of integers is exact to 2³¹, numbers read from arrays to
+ * 2²⁴.
  *
  * @example
  * const double = new Kernel(
@@ -45,10 +48,8 @@ const onCpu = new Map<string, CpuKernel>();
  */
 export class Kernel {
   readonly name: string;
-  readonly #source: string;
-  readonly #functions: readonly string[];
-  readonly #argumentTypes: readonly ArgumentType[];
-  readonly #inPlace: number | null;
+  readonly source: KernelSource;
+  readonly inPlace: number | null;
 
   /**
    * @param options.calls functions that the kernel calls by these names
@@ -66,21 +67,20 @@ export class Kernel {
   ) {
     const { name = kernel.name, calls = {}, inPlace = null } = options;
     this.name = name;
-    this.#source = kernel.toString();
-    this.#functions = Object.entries(calls).map(([called, f]) => renamed(f.toString(), called));
-    this.#argumentTypes = argumentTypes;
-    this.#inPlace = inPlace;
+    const functions = Object.entries(calls).map(([called, f]) => renamed(f.toString(), called));
+    this.source = { source: kernel.toString(), functions, argumentTypes };
+    this.inPlace = inPlace;
   }
 
   /**
    * @param extents of the result, innermost first: one to three
    * @param args in the order of the function's; of a kernel in place, `result` is that argument
    */
-  step(extents: readonly number[], args: readonly KernelArgument[], result: DeviceValue): KernelDispatch {
+  step(extents: readonly number[], args: readonly KernelArgument[], result: DeviceValue): KernelCall {
     const kernel = this.#compile(extents.length);
     const arrays = args.filter(argument => typeof argument !== 'number');
     const { groups, width, flat } = gridOf(extents);
-    const separate = arrays.filter((_, index) => index !== this.#inPlace);
+    const separate = arrays.filter((_, index) => index !== this.inPlace);
     return {
       name: this.name,
       code: flat ? flattened(kernel.code) : kernel.code,
@@ -88,27 +88,21 @@ export class Kernel {
       reads: separate.map(({ value }) => value),
       writes: [result],
       groups,
-      runOnCpu: (reads, [written]) => {
-        const sources = [...reads];
-        if (this.#inPlace !== null) sources.splice(this.#inPlace, 0, written.slice());
-        this.#runOnCpu(extents, args, sources, written);
-      },
+      kernel: this,
+      extents,
+      args,
     };
   }
 
   #compile(rank: number): CompiledKernel {
-    const key = `${rank} ${this.#inPlace} ${this.#source} ${this.#functions.join(' ')}`;
+    const key = `${rank} ${this.inPlace} ${this.source.source} ${this.source.functions.join(' ')}`;
     const known = compiled.get(key);
     if (known !== undefined) return known;
-    const kernel = compileToWgsl(this.#kernelSource(), rank);
-    const code = this.#inPlace === null ? kernel.code : readingResult(kernel.code, this.#inPlace);
+    const kernel = compileToWgsl(this.source, rank);
+    const code = this.inPlace === null ? kernel.code : readingResult(kernel.code, this.inPlace);
     const entry = { ...kernel, code };
     compiled.set(key, entry);
     return entry;
-  }
-
-  #kernelSource() {
-    return { source: this.#source, functions: this.#functions, argumentTypes: this.#argumentTypes };
   }
 
   #uniforms(
@@ -130,7 +124,7 @@ export class Kernel {
         [x, y, z, x * y * z].forEach((word, j) => {
           words.setUint32(offset + 4 * j, word, true);
         });
-      } else if (this.#argumentTypes[i] === 'Integer') {
+      } else if (this.source.argumentTypes[i] === 'Integer') {
         words.setInt32(kernel.scalarOffsets[scalar++], argument, true);
       } else {
         words.setFloat32(kernel.scalarOffsets[scalar++], argument, true);
@@ -138,26 +132,9 @@ export class Kernel {
     });
     return words.buffer;
   }
-
-  #runOnCpu(
-    extents: readonly number[],
-    args: readonly KernelArgument[],
-    reads: readonly Float32Array[],
-    result: Float32Array,
-  ): void {
-    const shapes = args.map(argument => (typeof argument === 'number' ? '' : extentsOf(argument)));
-    const key = `${extents} of ${shapes.join(' ')}: ${this.#source} ${this.#functions.join(' ')}`;
-    const kernel = onCpu.get(key) ?? compileToJavaScript(this.#kernelSource(), extents);
-    onCpu.set(key, kernel);
-    let array = 0;
-    const values = args.map(argument =>
-      typeof argument === 'number' ? argument : arrayArgument(reads[array++], extentsOf(argument)),
-    );
-    flatten(kernel(...values), result, 0);
-  }
 }
 
-function extentsOf({ value, extents = [value.length] }: ArrayView): [number, number, number] {
+export function extentsOf({ value, extents = [value.length] }: ArrayView): [number, number, number] {
   const [x, y = 1, z = 1] = extents;
   return [x, y, z];
 }
@@ -206,12 +183,4 @@ function readingResult(code: string, argument: number): string {
       /@binding\((\d+)\)/g,
       (_, number: string) => `@binding(${Number(number) - (Number(number) > 1 + argument ? 1 : 0)})`,
     );
-}
-
-function flatten(rows: Float32Array | NestedArray, into: Float32Array, at: number): number {
-  if (rows instanceof Float32Array) {
-    into.set(rows, at);
-    return at + rows.length;
-  }
-  return rows.reduce((next: number, row) => flatten(row, into, next), at);
 }

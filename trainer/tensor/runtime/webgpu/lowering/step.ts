@@ -20,8 +20,6 @@ export interface KernelDispatch {
   /** Written whole, or read and written in place. */
   readonly writes: readonly DeviceValue[];
   readonly groups: Workgroups;
-  /** The same on the processor, for machines without a device. */
-  runOnCpu(reads: readonly Float32Array[], writes: readonly Float32Array[]): void;
 }
 
 /** Threads of a dimension in one workgroup of our kernels: 64 in a row, or 8 × 8. */

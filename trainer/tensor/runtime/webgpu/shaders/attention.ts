@@ -1,11 +1,8 @@
 import {
   type AttentionAttributes,
   type AttentionSizes,
-  attention,
   attentionSizes,
-  forEachQuery,
 } from '../../../graph/operations/attention.ts';
-import type { NdArray } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import { broadcastStrides } from '../lowering/layout.ts';
 import type { DeviceValue, KernelDispatch, Workgroups } from '../lowering/step.ts';
@@ -23,7 +20,7 @@ import {
   tileMemory,
   VECTOR,
 } from './attention-tiles.ts';
-import { list, over, type TensorValue, toNdArray } from './shader-text.ts';
+import { list, over, type TensorValue } from './shader-text.ts';
 
 /** Operands of an attention: queries, keys, values, and the bias of the scores (a single 0 when there is none). */
 export interface AttentionOperands {
@@ -56,10 +53,6 @@ export function attend(
     reads: [q, k, v, bias].map(({ value }) => value),
     writes: [result, logSums],
     groups: [Math.ceil(sizes.queries / attentionTile(sizes.size)), sizes.heads, sizes.batch],
-    runOnCpu(arrays, [out]) {
-      const inputs = [q, k, v, bias].map((x, i) => toNdArray(arrays[i], x));
-      out.set(attention.evaluate(inputs, attributes, { dtype: 'float32', shape: q.shape }));
-    },
   };
 }
 
@@ -139,44 +132,7 @@ function backward(
     reads: [...[q, k, v, bias, upstream].map(({ value }) => value), logSums, dots],
     writes,
     groups,
-    runOnCpu([qs, ks, vs, biases, up, , shifts], results) {
-      const inputs = [toNdArray(qs, q), toNdArray(ks, k), toNdArray(vs, v), toNdArray(biases, bias)];
-      gradientsOnCpu(pass, inputs, { upstream: up, shifts }, attributes, results);
-    },
   };
-}
-
-function gradientsOnCpu(
-  pass: 'query' | 'keyValue',
-  inputs: readonly NdArray[],
-  { upstream, shifts }: { readonly upstream: Float32Array; readonly shifts: Float32Array },
-  attributes: AttentionAttributes,
-  results: readonly Float32Array[],
-): void {
-  const [q, k, v, bias] = inputs;
-  const [heads, size] = q.shape.slice(-2);
-  const keyHeads = k.shape[k.shape.length - 2];
-  const sums = results.map(({ length }) => new Float64Array(length));
-  forEachQuery(inputs, attributes, bias, ({ queryOffset, keyOffset, weights }) => {
-    weights.forEach((weight, key) => {
-      const from = keyOffset(key);
-      let inner = -shifts[queryOffset / size];
-      for (let i = 0; i < size; i++) inner += upstream[queryOffset + i] * v.data[from + i];
-      const score = weight * inner * attributes.scale;
-      const row = Math.floor(from / size / keyHeads) * heads + ((queryOffset / size) % heads);
-      const into = row * size;
-      for (let i = 0; i < size; i++) {
-        if (pass === 'query') sums[0][queryOffset + i] += score * k.data[from + i];
-        else {
-          sums[0][into + i] += score * q.data[queryOffset + i];
-          sums[1][into + i] += weight * upstream[queryOffset + i];
-        }
-      }
-    });
-  });
-  results.forEach((result, i) => {
-    result.set(sums[i]);
-  });
 }
 
 type AttentionPass = 'forward' | 'query' | 'keyValue';

@@ -87,19 +87,6 @@ function copyPiece(extents: readonly number[], source: CopyBox, result: CopyBox)
     reads: [source.value],
     writes: [result.value],
     groups,
-    runOnCpu([from], [to]) {
-      for (let index = 0; index < count; index++) {
-        let rest = index;
-        let [sourceAt, resultAt] = [source.start, result.start];
-        extents.forEach((extent, axis) => {
-          const at = rest % extent;
-          rest = Math.floor(rest / extent);
-          sourceAt += at * source.strides[axis];
-          resultAt += at * result.strides[axis];
-        });
-        to[resultAt] = from[sourceAt];
-      }
-    },
   };
 }
 
@@ -136,10 +123,5 @@ export function replaceRows(table: DeviceValue, rows: DeviceValue, places: Devic
     reads: [rows, places],
     writes: [table],
     groups,
-    runOnCpu([from, at], [to]) {
-      at.forEach((place, row) => {
-        to.set(from.subarray(row * width, (row + 1) * width), place * width);
-      });
-    },
   };
 }

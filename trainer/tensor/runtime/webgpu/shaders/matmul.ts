@@ -276,7 +276,6 @@ function dispatch(part: ProductPart, products: MatrixMultiplication, where = '')
     reads: [left.value, right.value],
     writes: [result.value],
     groups: [Math.ceil(columns / extent), Math.ceil(rows / extent), batch[0] * batch[1]],
-    runOnCpu: ([a, b], [out]) => multiplyOnCpu(part, a, b, out),
   };
 }
 
@@ -289,25 +288,4 @@ function formOf(
   const innerFast = along === 1;
   const starts = [start, ...matrices, innerFast ? stride : along, innerFast ? inner : across];
   return { innerFast, aligned: starts.every(element => element % 4 === 0) };
-}
-
-function multiplyOnCpu(part: ProductPart, a: Float32Array, b: Float32Array, out: Float32Array): void {
-  const { left, right, result, sizes, resultBatch, scale, adding } = part;
-  const { rows, columns, inner, batch } = sizes;
-  for (let matrix = 0; matrix < batch[0] * batch[1]; matrix++) {
-    const [outer, inside] = [Math.floor(matrix / batch[1]), matrix % batch[1]];
-    const leftStart = left.start + outer * sizes.left[0] + inside * sizes.left[1];
-    const rightStart = right.start + outer * sizes.right[0] + inside * sizes.right[1];
-    for (let row = 0; row < rows; row++) {
-      for (let column = 0; column < columns; column++) {
-        let sum = 0;
-        for (let k = 0; k < inner; k++) {
-          const own = a[leftStart + row * left.stride + k * left.inner];
-          sum += own * b[rightStart + column * right.stride + k * right.inner];
-        }
-        const at = result.start + matrix * resultBatch + row * result.stride + column;
-        out[at] = (adding ? out[at] : 0) + sum * scale;
-      }
-    }
-  }
 }

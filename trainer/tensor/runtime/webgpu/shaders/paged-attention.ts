@@ -1,13 +1,8 @@
-import {
-  type PagedAttentionAttributes,
-  pagedAttentionOperation,
-  pagedAttentionSizes,
-} from '../../../graph/operations/device.ts';
+import { type PagedAttentionAttributes, pagedAttentionSizes } from '../../../graph/operations/device.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { VECTOR } from './attention-tiles.ts';
-import { toNdArray } from './shader-text.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
 const TILE = 16;
@@ -184,14 +179,5 @@ export function attendPages(
     reads: operands.map(({ value }) => value),
     writes: [result],
     groups: [rows, keyHeads, Math.ceil(heads / keyHeads / owned)],
-    runOnCpu(arrays, [out]) {
-      const inputs = operands.map((operand, i) => ({
-        ...toNdArray(arrays[i], operand),
-        dtype: operand.dtype,
-      }));
-      out.set(
-        pagedAttentionOperation.evaluate(inputs, attributes, { dtype: 'float32', shape: operands[0].shape }),
-      );
-    },
   };
 }

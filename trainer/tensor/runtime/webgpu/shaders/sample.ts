@@ -1,8 +1,7 @@
-import { SAMPLE_RESULTS, SAMPLE_SETTINGS, sampleOperation } from '../../../graph/operations/device.ts';
+import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { inRowSlices } from '../lowering/row-slices.ts';
 import type { ScratchSpace } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { toNdArray } from './shader-text.ts';
 
 const THREADS = 256;
 /** Bits of a float32 that distinguish weights: all but the sign. */
@@ -250,15 +249,6 @@ export function sampleRows(
         reads: own,
         writes: [out],
         groups: [rows, 1, 1],
-        runOnCpu([numbers, , by], [sampled]) {
-          const inputs = [
-            toNdArray(numbers, { value: logits, shape: [rows, width] }),
-            toNdArray(by, { value: settings, shape: [rows, SAMPLE_SETTINGS] }),
-          ];
-          sampled.set(
-            sampleOperation.evaluate(inputs, {}, { dtype: 'float32', shape: [rows, SAMPLE_RESULTS] }),
-          );
-        },
       },
     ],
   );

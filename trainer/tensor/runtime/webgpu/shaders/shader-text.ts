@@ -1,4 +1,4 @@
-import type { NdArray, Shape } from '../../../graph/tensor.ts';
+import type { Shape } from '../../../graph/tensor.ts';
 import type { DeviceValue } from '../lowering/step.ts';
 
 /** Lines of a shader's text, one for each number below `count`. */
@@ -15,11 +15,6 @@ export function list(count: number, item: (i: number) => string, separator = ', 
 export interface TensorValue {
   readonly value: DeviceValue;
   readonly shape: Shape;
-}
-
-/** A float tensor as the graph's operations take it when they run on the processor. */
-export function toNdArray(data: Float32Array, { shape }: TensorValue): NdArray {
-  return { dtype: 'float32', shape, data: Float64Array.from(data) };
 }
 
 /** Bindings of every product; a side consists of vectors of four, or of numbers. */
