@@ -3,15 +3,16 @@
  * and declarations at the paths of their sources, together with the files that programs read.
  */
 import { execFileSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { withoutTypes } from '../site/server/assets.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const DIST = join(ROOT, 'dist');
 /** Folders of files that programs read in place. */
 const FOLDERS = ['configs', 'env-server', 'shared', 'site', 'trainer'];
-/** The server strips types off the sources of its pages, and does so here, too. */
+/** Scripts of pages: their types are removed here, so that a first visit does not wait for it. */
 const PAGES =
   /^(site\/(?!server\/)|shared\/(run-folder\/|scheduling\/serial-queue|end-names|shell-word)).*(?<!\.test(-data)?)\.ts$/;
 const NOT_READ = /\.(ts|md)$|\.test-data\./;
@@ -38,6 +39,9 @@ for (const file of filesBelow('dist').filter(name => name.endsWith('.js'))) {
   if (named !== code) writeFileSync(join(ROOT, file), named);
 }
 for (const file of ['openapi/schema.d.ts', 'package.json', ...FOLDERS.flatMap(filesBelow)]) {
-  if (!NOT_READ.test(file) || PAGES.test(file) || file.endsWith('.d.ts'))
-    cpSync(join(ROOT, file), join(DIST, file));
+  if (PAGES.test(file)) {
+    const script = await withoutTypes(readFileSync(join(ROOT, file), 'utf8'), file);
+    mkdirSync(dirname(join(DIST, file)), { recursive: true });
+    writeFileSync(join(DIST, file), script);
+  } else if (!NOT_READ.test(file) || file.endsWith('.d.ts')) cpSync(join(ROOT, file), join(DIST, file));
 }

@@ -7,6 +7,7 @@ import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
 import { focusSearch, useKeys } from './views/keys.ts';
 import { Lazy } from './views/lazy.ts';
+import { RunPages } from './views/run-pages.ts';
 import { RunsView } from './views/runs-view.ts';
 
 const TITLES: { readonly [view: string]: string } = {
@@ -51,13 +52,11 @@ function App({ source }: { readonly source: Source }) {
 }
 
 // The table of runs is shown before the charts and boards of the other pages are loaded.
-const runPages = async () => (await import('./views/run-pages.ts')).RunPages;
 const compareView = async () => (await import('./views/compare-view.ts')).CompareView;
 const leaderboardView = async () => (await import('./views/leaderboard-view.ts')).LeaderboardView;
 
 function viewOf(address: Address) {
-  if (address.run !== undefined)
-    return html`<${Lazy} key=${address.run} load=${runPages} address=${address} />`;
+  if (address.run !== undefined) return html`<${RunPages} key=${address.run} address=${address} />`;
   switch (address.view) {
     case 'compare':
       return html`<${Lazy} key="compare" load=${compareView} address=${address} />`;

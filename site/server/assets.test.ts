@@ -1,7 +1,9 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
+import { transform } from 'esbuild';
 import t from 'tap';
-import { Assets } from './assets.ts';
+import { Assets, LOOK, RUN_PAGES } from './assets.ts';
+import { withoutComments } from './bundler.ts';
 
 t.test('scripts come without types, at the same lines and columns', async t => {
   const asset = await new Assets(['site/components']).find('site/components/store.ts');
@@ -20,8 +22,15 @@ t.test('scripts come without types, at the same lines and columns', async t => {
 t.test('sheets name fonts that are there; browsers keep them', async t => {
   const assets = new Assets(['site/styles']);
   const sheet = await assets.find('site/styles/base.css');
-  const names = [...String(sheet!.body).matchAll(/url\("\.\/(.+?)"\)/g)].map(([, name]) => name);
+  const names = [...String(sheet!.body).matchAll(/url\("(.+?)"\)/g)].map(([, name]) => name);
   t.equal(names.length, 2);
+  const page = String((await new Assets(RUN_PAGES).find('site/runs/runs.css'))!.body);
+  const fromPage = [...page.matchAll(/url\("(.+?)"\)/g)].map(([, name]) => join('site/runs', name));
+  t.same(
+    fromPage,
+    names.map(name => join('site/styles', name)),
+    'a sheet that is imported still names its own files',
+  );
   t.equal(sheet!.cacheControl, 'no-cache');
   for (const name of names) {
     const font = (await assets.find(`site/styles/${name}`))!;
@@ -29,6 +38,21 @@ t.test('sheets name fonts that are there; browsers keep them', async t => {
     t.equal((font.body as Buffer).toString('latin1', 0, 4), 'wOF2');
     t.ok((font.body as Buffer).length < 80_000, `${name} has ${font.body.length} bytes`);
   }
+});
+
+t.test('comments that bundles leave out are comments in every script', async t => {
+  const assets = new Assets([...RUN_PAGES, ...LOOK, 'site/playground', 'site/reference']);
+  const packed = async (code: string) =>
+    (await transform(code, { minifyWhitespace: true, legalComments: 'none' })).code;
+  let removed = 0;
+  for (const path of assets.paths.filter(name => name.endsWith('.ts') && !name.startsWith('bundles/'))) {
+    const code = String((await assets.find(path))!.body);
+    const rest = withoutComments(code);
+    removed += code.length - rest.length;
+    t.equal(rest.split('\n').length, code.split('\n').length, `${path} keeps its lines`);
+    t.equal(await packed(rest), await packed(code), `${path} keeps its meaning`);
+  }
+  t.ok(removed > 20_000, `${removed} characters less`);
 });
 
 t.test('only the page’s own files are handed out', t => {

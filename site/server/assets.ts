@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { BUNDLES, type Bundle, Bundler } from './bundler.ts';
 
@@ -19,6 +19,8 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const SCRIPT = '.ts';
 const BUNDLE = '.mjs';
 const FONT = '.woff2';
+/** False in a package: `install/build-package.ts` has removed the types of the pages' scripts. */
+const IS_SOURCE = import.meta.filename.endsWith(SCRIPT);
 /** Font names contain their version. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Content types of the files that browsers may load, by ending. */
@@ -57,17 +59,21 @@ const ENTRIES = ['playground/main', 'reference/main', 'components/gallery', 'run
 const MAP = '.map';
 const TESTS = /\.test(-data)?\.ts$/;
 
-/** Libraries that pages import by name: name → path for browsers. Served unchanged from node_modules. */
+/** Libraries that pages import by name: name → path for browsers. Served from node_modules. */
 export const LIBRARIES: ReadonlyMap<string, string> = new Map([
   ['htm', 'libraries/htm.js'],
   ['preact', 'libraries/preact.js'],
   ['preact/hooks', 'libraries/preact-hooks.js'],
   ['uplot', 'libraries/uplot.js'],
 ]);
-/** Libraries with a browser module that differs from Node's. */
-const MODULES: { readonly [name: string]: string } = { uplot: 'uplot/dist/uPlot.esm.js' };
+/** Libraries that are small as scripts only: by name, the file and the global that it defines. */
+const GLOBALS: { readonly [name: string]: { readonly file: string; readonly global: string } } = {
+  uplot: { file: 'uplot/dist/uPlot.iife.min.js', global: 'uPlot' },
+};
 /** An import of a style sheet by path, or by name from node_modules; with an optional layer. */
 const IMPORTED_SHEET = /^@import "([\w./-]+\.css)"(?: layer\((\w+)\))?;$/gm;
+/** A file that a style sheet names, relative to the sheet. */
+const ADDRESS = /\burl\("([\w./-]+)"\)/g;
 const NAME_AT = new Map([...LIBRARIES].map(([name, path]) => [path, name]));
 /** An import by name, in code that may be minified. */
 const NAMED_IMPORT = /(\bfrom\s*|\bimport\s*(?:\(\s*)?)(["'])([a-z][\w./-]*)\2/g;
@@ -158,14 +164,14 @@ async function makeAsset(path: string): Promise<Asset> {
   const ending = endingOf(path);
   let body: string | Buffer;
   if (library !== undefined) {
-    body = withPaths(
-      readFileSync(fileURLToPath(import.meta.resolve(MODULES[library] ?? library)), 'utf8'),
-      path,
-    );
+    const { file = library, global } = GLOBALS[library] ?? {};
+    const source = withPaths(readFileSync(fileURLToPath(import.meta.resolve(file)), 'utf8'), path);
+    body = global === undefined ? source : `${source}\nexport default ${global};\n`;
   } else if (ending === FONT) body = readFileSync(join(ROOT, path));
   else {
     const source = sourceOf(path);
-    body = ending === SCRIPT ? withPaths(await withoutTypes(source, path), path) : source;
+    const script = IS_SOURCE && ending === SCRIPT ? await withoutTypes(source, path) : source;
+    body = ending === SCRIPT ? withPaths(script, path) : source;
   }
   const contentType = library === undefined ? CONTENT_TYPES[ending] : CONTENT_TYPES[SCRIPT];
   return assetOf(contentType, body, ending === FONT ? FOR_EVER : undefined);
@@ -181,7 +187,10 @@ function sourceOf(path: string): string {
 
 function sheet(importer: string, name: string, layer: string | undefined): string {
   const source = name.startsWith('.')
-    ? sourceOf(join(dirname(importer), name))
+    ? sourceOf(join(dirname(importer), name)).replace(
+        ADDRESS,
+        (_, file) => `url("${posix.join(posix.dirname(name), file)}")`,
+      )
     : readFileSync(fileURLToPath(import.meta.resolve(name)), 'utf8');
   return layer === undefined ? source : `@layer ${layer} {\n${source}}`;
 }
@@ -195,8 +204,9 @@ function withPaths(code: string, path: string): string {
   });
 }
 
-async function withoutTypes(source: string, filename: string): Promise<string> {
-  // The parser is loaded when the first page is opened.
+/** The script of a page, with blanks in place of its types. */
+export async function withoutTypes(source: string, filename: string): Promise<string> {
+  // A package has no types left to remove, so the parser is not one of its dependencies.
   const { transformSync } = await import('@swc/wasm-typescript');
   return transformSync(source, { mode: 'strip-only', filename }).code;
 }

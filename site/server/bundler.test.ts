@@ -96,6 +96,34 @@ t.test('a source map leads from each line of a bundle to that of its module', as
   }
 });
 
+t.test('the libraries of a later bundle are requested with it', async t => {
+  const files = {
+    'libraries/one.js': 'export default 1;',
+    'libraries/two.js': 'export default 2;',
+    'e/main.ts': `import one from '../libraries/one.js';
+globalThis.plot = async () => (await import('./plot.ts')).plot;
+globalThis.plain = () => import('./plain.ts');`,
+    'e/plot.ts': `import one from '../libraries/one.js';
+import two from '../libraries/two.js';
+// a comment
+export const plot = [one, two, '// no comment'];`,
+    'e/plain.ts': `import one from '../libraries/one.js';\nexport const plain = one;`,
+  };
+  const load = await serve(t, files, ['e/main.ts'], ['e/main.ts', 'e/plot.ts', 'e/plain.ts']);
+  await load(`${BUNDLES}e/main.ts`);
+  const globals = globalThis as unknown as {
+    plot: () => Promise<unknown>;
+    plain: () => Promise<{ plain: number }>;
+  };
+  t.same(await globals.plot(), [1, 2, '// no comment']);
+  t.equal((await globals.plain()).plain, 1);
+  const bundler = bundlerOf(files, ['e/main.ts']);
+  const { code } = (await bundler.bundle('e/main.ts'))!;
+  t.match(code, /import\('\.\/plot\.ts'\),import\('\.\.\/\.\.\/libraries\/two\.js'\)/);
+  t.notMatch(code, /import\('[./]*libraries\/one\.js'\)/, 'what the page has is not requested again');
+  t.notMatch((await bundler.bundle('e/plot.ts'))!.code, 'a comment');
+});
+
 t.test('only scripts that pages load are bundles', async t => {
   const files = { 'c/main.ts': `import './part.ts';`, 'c/part.ts': 'seen.push("part");' };
   const bundler = bundlerOf(files, ['c/main.ts']);

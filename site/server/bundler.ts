@@ -31,6 +31,8 @@ const EXPORT = /^export (?=(?:const|class|function\*?|async function\*?) ([\w$]+
 const IMPORT_LATER = /\bimport\('([^'"]*)'\)/g;
 const OWN_ADDRESS = /\bimport\.meta\.url\b/g;
 const OTHER = /^(?:import|export)\b.*/m;
+/** Comments that take whole lines, as the formatter writes them: a sixth of a bundle. */
+const COMMENT = /^ *\/\/.*$|^ *\/\*(?:[^*]|\*(?!\/))*\*\/$/gm;
 
 const at = (path: string): string => `$[${JSON.stringify(path)}]`;
 const joined = (path: string, name: string): string => posix.join(posix.dirname(path), name);
@@ -41,8 +43,8 @@ const isLibrary = (path: string): boolean => path.startsWith(LIBRARIES);
 /**
  * Joins the modules that a page loads statically into one script, so that a browser sends one request instead of one a
  * module. Modules become functions in evaluation order, and their lines do not change. A dynamic import (`import()`)
- * becomes another bundle, without the modules that the page already has. Imports have no circles, so bindings are
- * constants.
+ * becomes another bundle, without the modules that the page already has; its libraries are requested with it. Imports have
+ * no circles, so bindings are constants. Comments that take whole lines become empty lines.
  */
 export class Bundler {
   readonly #read: Read;
@@ -59,14 +61,24 @@ export class Bundler {
    * @throws Error for code that it cannot join
    */
   async bundle(path: string): Promise<Bundle | undefined> {
-    if (this.#entries.includes(path)) return link(path, await this.#graph(path));
+    if (this.#entries.includes(path)) return this.#link(path);
     let present: Set<string> | undefined;
     for (const entry of this.#entries) {
       if (!(await this.#laterOf(entry)).has(path)) continue;
       const loaded = new Set((await this.#graph(entry)).map(module => module.path));
       present = present ? new Set([...present].filter(name => loaded.has(name))) : loaded;
     }
-    return present && link(path, await this.#graph(path), present);
+    return present && this.#link(path, present);
+  }
+
+  /** @param present modules that the page already has; undefined for its entry bundle */
+  async #link(path: string, present?: ReadonlySet<string>): Promise<Bundle> {
+    const graph = await this.#graph(path);
+    const libraries = new Map<string, readonly string[]>();
+    for (const later of graph.flatMap(module => module.later)) {
+      libraries.set(later, librariesOf(await this.#graph(later)));
+    }
+    return link(path, graph, libraries, present);
   }
 
   /** The module and its static imports, in evaluation order. */
@@ -112,12 +124,26 @@ export class Bundler {
   }
 }
 
-/** @param present modules that the page already has; undefined for its entry bundle */
-function link(path: string, graph: readonly Module[], present?: ReadonlySet<string>): Bundle {
+const librariesOf = (modules: readonly Module[]): string[] => [
+  ...new Set(modules.flatMap(({ imports }) => imports.filter(isLibrary))),
+];
+
+/**
+ * @param later libraries of each module that is imported dynamically
+ * @param present modules that the page already has; undefined for its entry bundle
+ */
+function link(
+  path: string,
+  graph: readonly Module[],
+  later: ReadonlyMap<string, readonly string[]>,
+  present?: ReadonlySet<string>,
+): Bundle {
   const bundle = `${BUNDLES}${path}`;
   const modules = graph.filter(module => !present?.has(module.path));
-  const libraries = [...new Set(modules.flatMap(({ imports }) => imports.filter(isLibrary)))];
-  const pieces = modules.map(module => asFunction(module, bundle));
+  const libraries = librariesOf(modules);
+  const page = new Set(librariesOf(graph));
+  const missing = (name: string) => (later.get(name) ?? []).filter(library => !page.has(library));
+  const pieces = modules.map(module => asFunction(module, bundle, missing));
   const names = present ? graph.at(-1)!.exports : [];
   const first = [
     ...libraries.map((name, i) => `import * as $${i} from '${between(bundle, name)}';`),
@@ -139,9 +165,17 @@ function between(from: string, to: string): string {
   return path.startsWith('.') ? path : `./${path}`;
 }
 
+/** Code with empty lines for comments that take whole lines. */
+export const withoutComments = (code: string): string =>
+  code.replace(COMMENT, comment => '\n'.repeat(comment.split('\n').length - 1));
+
 /** A module as a statement that evaluates it, unless another bundle has done so. One line is added at its end. */
-function asFunction({ path, code, exports }: Module, bundle: string): string {
-  const body = code
+function asFunction(
+  { path, code, exports }: Module,
+  bundle: string,
+  missing: (path: string) => readonly string[],
+): string {
+  const body = withoutComments(code)
     .replace(IMPORT, (statement, clause: string | undefined, name: string) => {
       const constants = clause === undefined ? '' : constantsOf(clause, at(joined(path, name)));
       return constants + '\n'.repeat(statement.split('\n').length - 1);
@@ -149,7 +183,10 @@ function asFunction({ path, code, exports }: Module, bundle: string): string {
     .replace(EXPORT, '')
     .replace(IMPORT_LATER, (_, name: string) => {
       const later = joined(path, name);
-      return `import('${between(bundle, isSource(later) ? BUNDLES + later : later)}')`;
+      const own = `import('${between(bundle, isSource(later) ? BUNDLES + later : later)}')`;
+      const libraries = missing(later).map(library => `import('${between(bundle, library)}')`);
+      // One after the other they would cost a round trip each; a library that does not come fails the bundle.
+      return libraries.length === 0 ? own : `Promise.all([${[own, ...libraries]}]).then(([view]) => view)`;
     })
     .replace(OWN_ADDRESS, `new URL('${between(bundle, path)}', import.meta.url).href`);
   const other = OTHER.exec(body);

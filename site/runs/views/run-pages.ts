@@ -2,16 +2,10 @@ import { html } from '../../components/html.ts';
 import { type Address, formatAddress, RUN_VIEWS, type RunView } from '../address.ts';
 import { useRun } from '../data/hooks.ts';
 import { percent } from '../format.ts';
-import { EpisodeView } from './episode-view.ts';
-import { EpisodesView } from './episodes-view.ts';
-import { FilterView } from './filter-view.ts';
 import { useKeys } from './keys.ts';
-import { OverviewView } from './overview-view.ts';
+import { type Load, useLazy } from './lazy.ts';
 import { openCompare, progressOf, StateChip, Status } from './parts.ts';
-import { ReplayView } from './replay-view.ts';
 import type { RunViewProps } from './run-view-props.ts';
-import { SettingsView } from './settings-view.ts';
-import { SystemView } from './system-view.ts';
 
 const NAMES: { readonly [view in RunView]: string } = {
   overview: 'Overview',
@@ -23,27 +17,30 @@ const NAMES: { readonly [view in RunView]: string } = {
   settings: 'Settings',
 };
 
-const VIEWS: { readonly [view in RunView]: (props: RunViewProps) => unknown } = {
-  overview: OverviewView,
-  replay: ReplayView,
-  episodes: EpisodesView,
-  episode: EpisodeView,
-  filter: FilterView,
-  system: SystemView,
-  settings: SettingsView,
+/** Each view comes with its own scripts: a run is shown before the boards of its episodes are there. */
+const VIEWS: { readonly [view in RunView]: Load<RunViewProps> } = {
+  overview: async () => (await import('./overview-view.ts')).OverviewView,
+  replay: async () => (await import('./replay-view.ts')).ReplayView,
+  episodes: async () => (await import('./episodes-view.ts')).EpisodesView,
+  episode: async () => (await import('./episode-view.ts')).EpisodeView,
+  filter: async () => (await import('./filter-view.ts')).FilterView,
+  system: async () => (await import('./system-view.ts')).SystemView,
+  settings: async () => (await import('./settings-view.ts')).SettingsView,
 };
 
 /** The pages of one run. */
 export function RunPages({ address }: { readonly address: Address }) {
   const store = useRun(address.run!);
-  const { detail, error } = store;
+  const { detail } = store;
   const row = detail?.row;
   // Another program's files have episodes only.
   const isForeign = row?.run.format !== undefined;
   const view = isForeign && address.view !== 'episode' ? 'episodes' : (address.view as RunView);
+  const { view: View, error: unloaded } = useLazy(VIEWS[view]);
+  const error = store.error ?? unloaded;
   const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
-  const pages = html`<${Status} error=${error} loading=${!detail && !error} />
-    ${detail && html`<${VIEWS[view]} store=${store} address=${address} />`}`;
+  const pages = html`<${Status} error=${error} loading=${!(detail && View) && !error} />
+    ${detail && View && html`<${View} store=${store} address=${address} />`}`;
   useKeys({ c: () => !isForeign && openCompare([address.run!]) });
   // An episode's page omits the run's title, because it needs the height.
   if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
