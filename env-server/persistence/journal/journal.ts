@@ -12,8 +12,9 @@ const PRESSURE = 0.5;
 export const MAX_RECORD_BYTES = 64 * 1024 * 1024;
 /** Characters after which the records of a turn begin another row: a text that is too long could not be joined. */
 const MAX_ROW_LENGTH = 32 * 1024 * 1024;
-/** Milliseconds after a slow write in which the event loop waits for no write. */
-const SLOW_MS = 60_000;
+/** After a slow write the event loop waits for none for so many times as long: a hundredth of the time at most. */
+const SLOW_SPELL = 100;
+const MAX_SLOW_SPELL_MS = 60_000;
 /** Milliseconds after which a write counts as a fault and is reported. */
 const HANGING_MS = 1000;
 
@@ -60,8 +61,9 @@ interface LateTurns {
  *
  * A write is a copy to the kernel, so the event loop waits for it: that takes microseconds. When one has taken long, the
  * disk is slow, and for a time the thread writes: replies to what was recorded still wait for their records, replies that
- * only read do not. So everybody waits for the first slow write of a spell, and for none after it. To write without waiting
- * from the start would spare that, at a trip to a thread for every turn (docs/reference/limits.md).
+ * only read do not. So everybody waits for the first slow write of a spell, and for none after it. A spell is as long as
+ * the write deserves: on a busy machine a write may have been quick and its process paused. To write without waiting from
+ * the start would spare the first wait, at a trip to a thread for every turn (docs/reference/limits.md).
  *
  * While the disk takes no writes, records wait in memory and are tried again with a growing delay. Without `synced` their
  * replies leave meanwhile, and `PersistenceHealth` reports it; with it they wait, too, and nothing new is begun. Nothing is
@@ -310,7 +312,9 @@ export class Journal {
   }
 
   #measure(ms: number): void {
-    if (ms > this.#settings.slowWriteMs) this.#slowUntil = performance.now() + SLOW_MS;
+    if (ms <= this.#settings.slowWriteMs) return;
+    const spell = Math.min(SLOW_SPELL * ms, MAX_SLOW_SPELL_MS);
+    this.#slowUntil = Math.max(this.#slowUntil, performance.now() + spell);
   }
 
   #succeed(): void {

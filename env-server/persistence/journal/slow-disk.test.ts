@@ -7,13 +7,17 @@ import { createApp } from '../../app.ts';
 import { copied, FaultyDisk, filesOf, openJournal } from './journal.test-data.ts';
 import type { JournalSettings } from './journal.ts';
 
-/** Journals on a disk that takes its time: every write counts as slow. */
+/** A write that takes so long makes a spell in which every test is done. */
+const SLOW_MS = 250;
+
+/** Journals on a disk that takes its time. */
 
 async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
   const folder = t.testdir();
-  const opened = openJournal(folder, { slowWriteMs: -1, ...given });
+  const opened = openJournal(folder, { slowWriteMs: SLOW_MS / 2, ...given });
   const { journal, disk } = opened;
   disk.holds = true;
+  disk.delayMs = SLOW_MS;
   let n = 0;
   const delivered: number[] = [];
   /** Records in a separate turn, with a reply. */
@@ -29,6 +33,8 @@ async function slowJournal(t: Test, given: Partial<JournalSettings> = {}) {
   };
   await record();
   t.same(delivered, [1], 'the first write shows that the disk is slow');
+  t.ok(journal.isSlow);
+  disk.delayMs = 0;
   const numbers = async () => (await copied(t, folder)).records.map(text => Number(text.split(' ')[2]));
   return { ...opened, folder, record, finish, delivered, numbers };
 }
@@ -56,6 +62,29 @@ t.test(
     t.same(await numbers(), [1, 2, 3, 4, 5]);
   },
 );
+
+t.test('a write that is a little slow makes a short spell', async t => {
+  const { journal, disk } = openJournal(t.testdir(), { slowWriteMs: 1 });
+  t.teardown(() => journal.close());
+  /** Each look at the clock takes a millisecond. */
+  let clock = 0;
+  t.intercept(performance, 'now', { value: () => ++clock });
+  const record = async (n: number) => {
+    journal.append('s', 'sA', n, '"Left"');
+    await new Promise<void>(resolve => journal.deliver(resolve));
+  };
+  disk.delayMs = 5;
+  await record(1);
+  t.ok(journal.isSlow);
+  const begun = clock;
+  while (journal.isSlow);
+  const spell = clock - begun;
+  t.ok(spell > 100 * disk.delayMs && spell < 200 * disk.delayMs, `${spell} ms`);
+  disk.delayMs = 0;
+  await record(2);
+  t.equal(disk.writes, 2, 'the event loop waits for writes again');
+  t.equal(disk.late.length, 0);
+});
 
 t.test('a write that hangs is reported, and too much that waits for it is refused', async t => {
   const { journal, disk, health, record, finish } = await slowJournal(t, { maxWaitingBytes: 200 });
@@ -113,8 +142,7 @@ t.test('a late write that fails is tried again', async t => {
 
 t.test('on a slow disk frames of a WebSocket that read are answered, those that act wait', async t => {
   const disk = new FaultyDisk();
-  // More than a sound disk takes for a write.
-  disk.delayMs = 25;
+  disk.delayMs = SLOW_MS;
   disk.holds = true;
   const app = await createApp(
     { logLevel: 'silent', data: t.testdir(), checkpointSeconds: 0 },
