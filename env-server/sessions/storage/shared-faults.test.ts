@@ -158,6 +158,25 @@ t.test(
   },
 );
 
+t.test('a copy that leaves memory while its session is taken is loaded', { skip: lacksValkey }, async t => {
+  const [a] = await servers(t);
+  const id = await open(a, { ttl_s: 1 });
+  t.match(await step(a, id), { status: 200, body: { step: 1 } });
+  const store = storeOf(a);
+  const take = store.take.bind(store);
+  store.take = async (...given) => {
+    store.take = take;
+    const taken = await take(...given);
+    t.equal(taken.state, 'same');
+    a.wait(2.1);
+    t.notOk(a.sessions.get(id), 'it left memory');
+    return taken;
+  };
+  // As after a lost connection.
+  store.connection.onReconnect();
+  t.match(await step(a, id), { status: 200, body: { step: 2 } });
+});
+
 /** Runs something, and gives a session the content in the store that it had before, as a primary does that lacks the newest. */
 async function loseFromStore(app: TestApp, id: string, work: () => Promise<unknown>): Promise<void> {
   const { connection } = storeOf(app);
@@ -335,6 +354,45 @@ t.test(
         body: { code: 'key_reused' },
       });
     }
+  },
+);
+
+t.test(
+  'a request for clones that comes twice to one server and once to another gets the clones of the first',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const id = await open(a);
+    const clone = (app: TestApp) =>
+      app.ask('POST', `/v1/sessions/${id}/clone`, { count: 2 }, { 'idempotency-key': 'c' });
+    const [first, second] = [storeOf(a), storeOf(b)];
+    // The first server ends before it has kept the reply.
+    const append = first.append.bind(first);
+    first.append = (...record) => (record[3] === 'y' ? new Promise(() => undefined) : append(...record));
+    clone(a).catch(() => undefined);
+    await until(async () => (await first.count()) === 3);
+    // Both requests are in progress when the second server finds that.
+    let checks = 0;
+    const isWriter = second.isWriter.bind(second);
+    second.isWriter = async (...given) => {
+      const is = await isWriter(...given);
+      checks++;
+      return is;
+    };
+    const openInStore = second.open.bind(second);
+    second.open = async (...sessions) => {
+      const refused = await openInStore(...sessions);
+      await until(() => checks === 2);
+      return refused;
+    };
+    const both = await Promise.all([clone(b), clone(b)]);
+    t.same(
+      both.map(({ status }) => status),
+      [201, 201],
+      both.map(({ text }) => text).join('\n'),
+    );
+    t.same(both[0].body.sessions, both[1].body.sessions);
+    t.equal(await second.count(), 3);
   },
 );
 

@@ -60,8 +60,8 @@ interface SessionWork<T> {
 /** Sessions are being cloned. */
 interface Copying {
   readonly source: Session;
-  /** The request under a key, with which the store keeps the clones. */
-  claim?: RequestClaim;
+  /** Clones that the store keeps under no key of their request. */
+  unclaimed?: readonly Session[];
 }
 
 /**
@@ -201,8 +201,8 @@ export class SharedSessions implements SessionJournal {
       } catch (error) {
         if (error instanceof Fenced && take < MAX_TAKES) continue;
         result =
-          error instanceof ClaimedBefore && copying?.claim
-            ? await this.#earlierCopies<T>(copying.claim, error.claimed)
+          error instanceof ClaimedBefore
+            ? await this.#earlierCopies<T>(error.claim, error.claimed)
             : { error };
       }
       try {
@@ -210,7 +210,7 @@ export class SharedSessions implements SessionJournal {
       } catch (error) {
         if (!(error instanceof Fenced)) throw error;
         // Under a key the next attempt finds them.
-        if (copying && !copying.claim && 'value' in result) this.#discardCopies(result.value);
+        for (const copy of copying?.unclaimed ?? []) this.#parts.sessions.discard(copy);
         if (take < MAX_TAKES) continue;
         throw new Problem(
           'storage_failed',
@@ -236,34 +236,24 @@ export class SharedSessions implements SessionJournal {
     }
   }
 
-  /** Copies of a session that go to no client, because the reply under its key was not kept. */
-  #discardCopies(reply: unknown): void {
-    const { sessions } = this.#parts;
-    const { sessions: copies } = JSON.parse(JSON.stringify(reply)) as { sessions: { session_id: string }[] };
-    for (const { session_id: id } of copies) {
-      const copy = sessions.get(id);
-      if (copy) sessions.discard(copy);
-    }
-  }
-
   append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
     this.#written.append(session, kind, body);
   }
 
   /** Opens sessions in the store; each is `storing` until it has them. */
   opened(sessions: readonly Session[]): void {
-    this.#written.opened(sessions, this.#claim.getStore() ?? this.#claimOfCopies());
+    const copying = this.#copying.getStore();
+    const claim = copying ? this.#claimOfCopies(copying) : this.#claim.getStore();
+    if (copying && !claim) copying.unclaimed = sessions;
+    this.#written.opened(sessions, claim);
   }
 
   /** Keeps clones under the key of their request and the session that they come from. */
-  #claimOfCopies(): RequestClaim | undefined {
-    const copying = this.#copying.getStore();
-    const fields = copying?.source.keyUnderWay;
-    if (!copying || !fields) return undefined;
+  #claimOfCopies({ source }: Copying): RequestClaim | undefined {
+    const fields = source.keyUnderWay;
+    if (!fields) return undefined;
     const ms = 1000 * this.#parts.limits.lifetimeSeconds;
-    const key = `${copying.source.id} ${fields.key}`;
-    copying.claim = { key, operation: COPYING, asked: fields.asked, ms };
-    return copying.claim;
+    return { key: `${source.id} ${fields.key}`, operation: COPYING, asked: fields.asked, ms };
   }
 
   ended(session: Session, ended: EndedSession): void {

@@ -140,6 +140,8 @@ export class TakenSessions {
     if (taken.state === 'same' || taken.state === 'load') this.taken++;
     switch (taken.state) {
       case 'same':
+        // Its copy left memory meanwhile.
+        if (held!.failed || held!.session.closed) return this.#take(principal, id, held);
         held!.epoch = taken.epoch;
         held!.top = 0;
         held!.stale = false;

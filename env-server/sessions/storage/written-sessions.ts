@@ -36,10 +36,12 @@ export class Fenced extends Error {}
 
 /** An earlier request had the same key: nothing was opened. */
 export class ClaimedBefore extends Error {
+  readonly claim: RequestClaim;
   readonly claimed: StoredReplyRecord;
 
-  constructor(claimed: StoredReplyRecord) {
+  constructor(claim: RequestClaim, claimed: StoredReplyRecord) {
     super('a request under the same key came before');
+    this.claim = claim;
     this.claimed = claimed;
   }
 }
@@ -281,7 +283,7 @@ export class WrittenSessions {
     ] as const;
     const envId = variant.environment.spec.id;
     const opening = this.#parts.store.open(owner, envId, counts, fresh, claim).then(refused => {
-      if (refused && 'claimed' in refused) throw new ClaimedBefore(refused.claimed);
+      if (refused && 'claimed' in refused) throw new ClaimedBefore(claim!, refused.claimed);
       if (refused) throw new TooManySessions(refusalAt(limits, refused, envId), sessions.length);
       return 'kept' as const;
     });
