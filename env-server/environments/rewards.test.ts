@@ -166,11 +166,14 @@ for (const environment of BUILT_IN) {
 /** Environments that name parts of their rewards: the names, and whether the parts add up to the reward. */
 const PARTS: { readonly [id: string]: { readonly names: readonly string[]; readonly addUp: boolean } } = {
   'Countdown-v0': { names: ['correct', 'numbers'], addUp: false },
+  'Game2048-v0': { names: ['merges', 'won'], addUp: false },
   'Lean-v0': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
   'Lean-v1': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
   'SearchQA-v0': { names: ['exact_match', 'f1'], addUp: false },
   'Sokoban-v0': { names: ['moves', 'boxes', 'solved'], addUp: true },
+  'Spatial-v0': { names: ['steps', 'answer', 'refused'], addUp: true },
   'Sudoku-v0': { names: ['numbers', 'solved', 'refused'], addUp: true },
+  'TextHousehold-v0': { names: ['taken', 'treated', 'placed', 'done'], addUp: false },
   'TextShop-v0': { names: ['product', 'attributes', 'options', 'price'], addUp: false },
 };
 /** Parts that an environment's version never pays. */
@@ -183,7 +186,8 @@ async function stepsOf(environment: AnyEnvironment): Promise<{ reward: number; i
     for (const { plan } of Object.values(environment.references ?? {})) {
       let { state, rng } = await begin(environment, seed);
       const own = Random.fromSeed(seed);
-      for (let step = 0; step < MAX_STEPS; step++) {
+      const most = MORE_STEPS[environment.spec.id] ?? MAX_STEPS;
+      for (let step = 0; step < most; step++) {
         const action = step % 3 === 1 ? '' : (await plan(state, 1, own))[0];
         const result = await environment.step(state, action ?? 0, rng);
         steps.push(result);

@@ -135,17 +135,22 @@ t.test('the reward is the share of passed tests', { skip }, async t => {
       terminated: true,
       info: { success: reward === 1, failure, total: 2, ended_by: end, failed_tests: failed },
     });
+    t.same(result.info.rewards, { tests: reward, all_tests: Math.floor(reward) });
   }
   for (const action of ['', '  \n', null, 7, '```python\n```']) {
     t.match(await play.step(state, action), {
       reward: 0,
       terminated: false,
-      info: { action_is_valid: false },
+      info: { action_is_valid: false, rewards: { tests: 0, all_tests: 0 } },
     });
   }
   const over = await play.step(state, 'print(3)');
   t.match(play.text(over.state), /1 of 2 tests passed\.\nwrong output$/);
-  t.match(await play.step(over.state, 'print(3)'), { reward: 0, terminated: true });
+  t.match(await play.step(over.state, 'print(3)'), {
+    reward: 0,
+    terminated: true,
+    info: { rewards: { tests: 0, all_tests: 0 } },
+  });
 });
 
 /** Programs that try to show their input to the player through `failure`. `s` is the input, `e` encodes it in a number. */

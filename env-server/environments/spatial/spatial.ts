@@ -207,6 +207,11 @@ const REWARD_INVALID = -1;
 const REWARD_RIGHT = 10;
 const REWARD_WRONG = 0;
 
+/** Parts of the reward. */
+const NO_REWARDS = { steps: 0, answer: 0, refused: 0 };
+const STEP = { ...NO_REWARDS, steps: REWARD_STEP };
+const REFUSED = { ...NO_REWARDS, refused: REWARD_INVALID };
+
 const TURNS = { 'turn right': 1, 'turn around': 2, 'turn left': 3 } as const;
 
 /** Phrases of observations and actions, for word-level tokenizers; rooms with custom names need further words. */
@@ -233,7 +238,7 @@ export const spatial = {
     description: [
       'A player is in a room with things in it and is asked one question about their places: the direction from one to another, on which side a thing lies for somebody who faces another, which thing is nearest, or how many lie further one way. Looking shows the quarter of the room that lies ahead; the player can turn and walk to what is in sight, and answers once.',
       '',
-      `Every step costs ${-REWARD_STEP}, an action that is unknown or impossible ${-REWARD_INVALID}. The right answer pays ${REWARD_RIGHT}, a wrong one ${REWARD_WRONG}; either ends the episode.`,
+      `Every step costs ${-REWARD_STEP}, an action that is unknown or impossible ${-REWARD_INVALID}. The right answer pays ${REWARD_RIGHT}, a wrong one ${REWARD_WRONG}; either ends the episode. \`info.rewards\` has the parts \`steps\`, \`answer\` and \`refused\`.`,
     ].join('\n'),
     tags: ['spatial', 'question answering', 'partial observation', 'text'],
     configSchema,
@@ -287,17 +292,17 @@ export const spatial = {
 
   step(state: SpatialState, action: Json): Transition<SpatialState> {
     const { room, position, facing, question } = state;
-    if (state.answer !== null) return result(state, 0, true, false, false);
+    if (state.answer !== null) return result(state, NO_REWARDS, true, false, false);
     const words = typeof action === 'string' ? action.trim().toLowerCase().replaceAll(/\s+/g, ' ') : '';
 
     if (words === 'look') {
       const report = `${stand(room, position)}You face ${facing} and see ${sight(state)}.`;
       const seen = withSeen(state, [...visible(room, position, facing), thingAt(room, position)]);
-      return result({ ...state, seen, report }, REWARD_STEP, false, true, report !== state.report);
+      return result({ ...state, seen, report }, STEP, false, true, report !== state.report);
     }
     if (Object.hasOwn(TURNS, words)) {
       const now = turned(facing, TURNS[words as keyof typeof TURNS]);
-      return result({ ...state, facing: now, report: `You face ${now}.` }, REWARD_STEP, false, true, true);
+      return result({ ...state, facing: now, report: `You face ${now}.` }, STEP, false, true, true);
     }
     const goal = /^go to (?:the )?(.+)$/.exec(words)?.[1];
     const thing = goal && visible(room, position, facing).find(seen => seen.name.toLowerCase() === goal);
@@ -305,7 +310,7 @@ export const spatial = {
       const report = `You stand at the ${thing.name} and face ${facing}.`;
       const there = { row: thing.row, col: thing.col };
       const seen = withSeen(state, [thing]);
-      return result({ ...state, seen, position: there, report }, REWARD_STEP, false, true, true);
+      return result({ ...state, seen, position: there, report }, STEP, false, true, true);
     }
     const given = /^answer:? (.+)$/.exec(words)?.[1];
     const answer =
@@ -313,10 +318,11 @@ export const spatial = {
     if (answer) {
       const right = answer === question.answer;
       const report = right ? `${answer} is right.` : `${answer} is wrong.`;
-      return result({ ...state, answer, report }, right ? REWARD_RIGHT : REWARD_WRONG, true, true, true);
+      const rewards = { ...NO_REWARDS, answer: right ? REWARD_RIGHT : REWARD_WRONG };
+      return result({ ...state, answer, report }, rewards, true, true, true);
     }
     const report = complaint(goal, given, question);
-    return result({ ...state, report }, REWARD_INVALID, false, false, false);
+    return result({ ...state, report }, REFUSED, false, false, false);
   },
 
   levelKey: (state: SpatialState) => levelKey(state),
@@ -351,7 +357,7 @@ export const spatial = {
 
 function result(
   state: SpatialState,
-  reward: number,
+  rewards: typeof NO_REWARDS,
   over: boolean,
   valid: boolean,
   effective: boolean,
@@ -359,12 +365,13 @@ function result(
   const success = state.answer !== null && state.answer === state.question.answer;
   return {
     state,
-    reward,
+    reward: rewards.steps + rewards.answer + rewards.refused,
     terminated: over,
     info: {
       success,
       action_is_valid: valid,
       action_is_effective: effective,
+      rewards,
       ...(over && { ended_by: rightOrWrong(success) }),
     },
   };

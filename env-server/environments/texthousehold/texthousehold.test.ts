@@ -73,6 +73,53 @@ t.test('an untreated thing does not count, a cooled one is no longer hot', async
   t.same(seen.at(-1), ['You put the mug 1 into the drawer 1.', 0, false, true]);
 });
 
+t.test('parts of the reward name the progress, and going back takes them back', async t => {
+  let state = await play.reset({}, task('heat_and_place', 'mug', 'drawer'));
+  const actions = [
+    'go to countertop 1',
+    'take mug 1 from countertop 1',
+    'put mug 1 in/on countertop 1',
+    'take mug 1 from countertop 1',
+    'go to microwave 1',
+    'heat mug 1 with microwave 1',
+    'go to fridge 1',
+    'cool mug 1 with fridge 1',
+    'go to microwave 1',
+    'heat mug 1 with microwave 1',
+    'nonsense',
+    'go to drawer 1',
+    'open drawer 1',
+    'put mug 1 in/on drawer 1',
+    'put mug 1 in/on drawer 1',
+  ];
+  const seen: Record<string, number>[] = [];
+  for (const action of actions) {
+    const step = await play.step(state, action);
+    const { done, ...parts } = step.info.rewards as Record<string, number>;
+    t.equal(done, step.reward);
+    seen.push({ ...parts, done });
+    state = step.state;
+  }
+  const none = { taken: 0, treated: 0, placed: 0, done: 0 };
+  t.same(seen, [
+    none,
+    { ...none, taken: 1 },
+    { ...none, taken: -1 },
+    { ...none, taken: 1 },
+    none,
+    { ...none, treated: 1 },
+    none,
+    { ...none, treated: -1 },
+    none,
+    { ...none, treated: 1 },
+    none,
+    none,
+    none,
+    { taken: -1, treated: 0, placed: 1, done: 10 },
+    none,
+  ]);
+});
+
 t.test('only one thing is carried, and a knife is not heated', async t => {
   let state = await play.reset({}, task('pick_and_place', 'mug', 'sinkbasin'));
   for (const action of ['go to countertop 1', 'take knife 1 from countertop 1', 'go to microwave 1']) {

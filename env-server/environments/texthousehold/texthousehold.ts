@@ -224,7 +224,7 @@ export const textHousehold = {
       '',
       `Doing the task pays ${REWARD_WON} and ends the episode; everything else pays 0. An action that is not listed changes nothing and is invalid. \`move … to …\`, \`put … in …\` and \`put … on …\` also work.`,
       '',
-      'Rooms, furniture, things and tasks are generated in the style of ALFWorld. `info` has `won` and `admissible`, the number of possible actions.',
+      'Rooms, furniture, things and tasks are generated in the style of ALFWorld. `info` has `won` and `admissible`, the number of possible actions. `info.rewards` has the reward as `done`, and next to it the change of the number of things that are of the task’s kind and carried (`taken`), washed, heated or cooled as it asks (`treated`), or where they belong (`placed`).',
     ].join('\n'),
     tags: ['household', 'text', 'partial observation', 'planning'],
     configSchema,
@@ -275,11 +275,11 @@ export const textHousehold = {
     const valid = choices.includes(wanted);
     if (state.won || !valid) {
       const report = state.won ? state.report : 'Nothing happens.';
-      return transition({ ...state, report }, 0, valid, false, choices.length);
+      return transition(state, { ...state, report }, valid, false, choices.length);
     }
     const next = act(state, wanted);
     const effective = !/^(?:examine|inventory|look)/.test(wanted) || next.report !== state.report;
-    return transition(next, next.won ? REWARD_WON : 0, true, effective, admissible(next).length);
+    return transition(state, next, true, effective, admissible(next).length);
   },
 
   levelKey: ({ household, places }: HouseholdState) => householdKey(household, places),
@@ -300,16 +300,17 @@ export const textHousehold = {
 } satisfies Environment<TextHouseholdConfig, HouseholdState>;
 
 function transition(
+  before: HouseholdState,
   state: HouseholdState,
-  reward: number,
   valid: boolean,
   effective: boolean,
   choices: number,
 ): Transition<HouseholdState> {
   const { won } = state;
+  const done = won && !before.won ? REWARD_WON : 0;
   return {
     state,
-    reward,
+    reward: done,
     terminated: won,
     info: {
       success: won,
@@ -317,8 +318,31 @@ function transition(
       action_is_effective: effective,
       won,
       admissible: choices,
+      rewards: { ...progressOf(before, state), done },
       ...(won && { ended_by: 'task_done' }),
     },
+  };
+}
+
+/** Changes of how far the task is, so that going back and forth earns nothing. */
+function progressOf(before: HouseholdState, state: HouseholdState) {
+  const [from, to] = [countsOf(before), countsOf(state)];
+  return {
+    taken: to.taken - from.taken,
+    treated: to.treated - from.treated,
+    placed: to.placed - from.placed,
+  };
+}
+
+/** Things of the task's kind that are carried, that had its treatment, and that are where they belong. */
+function countsOf(state: HouseholdState) {
+  const { task, things } = state.household;
+  const treatment = treatmentOf(task);
+  const wanted = things.flatMap((name, thing) => (kindOf(name) === task.thing ? [thing] : []));
+  return {
+    taken: Number(wanted.includes(carried(state))),
+    treated: treatment ? wanted.filter(thing => isTreated(state, thing, treatment)).length : 0,
+    placed: doneThings(state).length,
   };
 }
 
