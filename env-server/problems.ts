@@ -166,7 +166,7 @@ export const PROBLEMS = {
     title: 'The action is not of the action space’s type',
     retryable: false,
     advice:
-      'See `action_space`. An unknown action of the right type is no error: `info.action_is_valid` is false.',
+      'See `action_space`. An unknown action of the right type is not an error: `info.action_is_valid` is false.',
   },
   key_reused: {
     status: 422,

@@ -196,7 +196,7 @@ console.log(loadRunSettings('ragen:quickstart').servers.length satisfies number)
   execFileSync(process.execPath, [TSC, ...TSC_OPTIONS, 'program.ts'], { cwd: folder, stdio: 'inherit' });
 });
 
-t.test('a name that is no package is refused with those that are', async t => {
+t.test('a name that is not a package is refused with those that are', async t => {
   const { status, stderr } = spawnSync(process.execPath, [join(ROOT, 'install/pack.ts'), 'ragen-server'], {
     encoding: 'utf8',
   });

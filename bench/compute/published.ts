@@ -77,7 +77,7 @@ const CONFIGS = {
 
 export const PUBLISHED_SHAPES = Object.keys(CONFIGS);
 
-/** @throws RangeError listing the shapes when the name is none of them */
+/** @throws RangeError listing the shapes when the name is not one of them */
 export function publishedConfig(name: string): DecoderConfig {
   const json = (CONFIGS as { readonly [name: string]: (typeof CONFIGS)[keyof typeof CONFIGS] | undefined })[
     name

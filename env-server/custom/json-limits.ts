@@ -60,7 +60,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
         if (weighed) bytes += Buffer.byteLength(member) + MARK_BYTES;
         if (member.isWellFormed()) return;
         if (mend && holder) holder[key] = member.toWellFormed();
-        else fault = 'holds half of a surrogate pair, which is no Unicode text';
+        else fault = 'holds half of a surrogate pair, which is not Unicode text';
         return;
       case 'number':
         if (weighed) bytes += String(member).length;
@@ -112,7 +112,7 @@ export function faultOf(value: unknown, limits: JsonLimits, mend = false): JsonF
       if (weighed) bytes += Buffer.byteLength(key) + MARK_BYTES;
       if (key === '__proto__') fault = 'has a key that some programs take for the prototype';
       else if (!key.isWellFormed())
-        fault = 'has a key with half of a surrogate pair, which is no Unicode text';
+        fault = 'has a key with half of a surrogate pair, which is not Unicode text';
     }
     if (fault === undefined) take(frame.holder[key], frame.holder, key);
   }
@@ -166,7 +166,10 @@ export function readAnswer(text: string, limits: JsonLimits): Json {
   for (const name of names) {
     const shown = name.toWellFormed().slice(0, MAX_POINTER_LENGTH);
     if (name === '__proto__' || !name.isWellFormed()) {
-      throw new JsonOutOfBounds(`/${escapePointer(shown)}`, { pointer: '', message: 'is no key to use' });
+      throw new JsonOutOfBounds(`/${escapePointer(shown)}`, {
+        pointer: '',
+        message: 'is not allowed as a key',
+      });
     }
     bounded(members, name, `/${escapePointer(shown)}`, limits);
   }

@@ -157,5 +157,5 @@ t.test('a charset admits its characters and those of what was said', async t => 
 });
 
 t.test('a fault names its path', async t => {
-  t.equal(whyOutside(dict({ a: list(FLAG) }), { a: [true, 5] }), 'a: 1: 5 is no boolean');
+  t.equal(whyOutside(dict({ a: list(FLAG) }), { a: [true, 5] }), 'a: 1: 5 is not a boolean');
 });

@@ -121,7 +121,7 @@ t.test('flipped bytes: what can be read is kept, what not is counted, the damage
   t.equal(repairDatabase(t.testdir({})), undefined);
 });
 
-t.test('a value that is no JSON any more is damage, too', async t => {
+t.test('a value that is not JSON any more is damage, too', async t => {
   const folder = t.testdir();
   const path = await fill(folder);
   const bytes = readFileSync(path);
@@ -156,7 +156,7 @@ for (const share of [0.5, 0.05, 0]) {
   });
 }
 
-t.test('a file that is no database is set aside and a new database is made', async t => {
+t.test('a file that is not a database is set aside and a new database is made', async t => {
   const folder = t.testdir({ [DATABASE_FILE]: 'not a database '.repeat(1000) });
   t.throws(() => checkDatabase(folder), { name: 'DamagedDatabase', message: /not a database/ });
   const report = repairDatabase(folder)!;

@@ -138,7 +138,7 @@ t.test(
 );
 
 t.test('a database or lock that another program uses is named', t => {
-  const folder = t.testdir({ 'sessions.lock': 'this is no database, but it has a line of text' });
+  const folder = t.testdir({ 'sessions.lock': 'this is not a database, but it has a line of text' });
   t.throws(() => lockFolder(folder), {
     message: /sessions\.lock is not a lock of this server; move it away/,
   });

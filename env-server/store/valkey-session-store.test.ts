@@ -420,11 +420,15 @@ t.test('a full store refuses whole turns, and frees memory', { skip: lacksValkey
   await store.open('me', 'E', LIMITS, [fresh('after', 1000)]);
 });
 
-t.test('a store that is no store of ours is refused with what to change', { skip: lacksValkey }, async t => {
-  const valkey = await testValkey(t, '--maxmemory', '50mb', '--maxmemory-policy', 'allkeys-lru');
-  await t.rejects(testStore(t, valkey, 'a'), { message: /maxmemory-policy is allkeys-lru.*noeviction/ });
-  await t.rejects(testStore(t, { address: 'valkey+unix:///nowhere/s' }, 'a'), { message: /nowhere/ });
-});
+t.test(
+  'a store that is not a store of ours is refused with what to change',
+  { skip: lacksValkey },
+  async t => {
+    const valkey = await testValkey(t, '--maxmemory', '50mb', '--maxmemory-policy', 'allkeys-lru');
+    await t.rejects(testStore(t, valkey, 'a'), { message: /maxmemory-policy is allkeys-lru.*noeviction/ });
+    await t.rejects(testStore(t, { address: 'valkey+unix:///nowhere/s' }, 'a'), { message: /nowhere/ });
+  },
+);
 
 t.test(
   'a client that gave up for good connects again, until the server closes',

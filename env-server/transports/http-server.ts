@@ -122,7 +122,7 @@ export async function createHttpServer(parts: HttpServerParts): Promise<FastifyI
   await addHooks(server, parts);
   server.server.on('checkExpectation', server.routing);
   server.server.on('connect', (_request, socket) =>
-    problemHandler.refuse(new Error('this is no proxy'), socket),
+    problemHandler.refuse(new Error('this is not a proxy'), socket),
   );
   return server;
 }

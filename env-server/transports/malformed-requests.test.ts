@@ -54,7 +54,7 @@ const MALFORMED: { readonly [name: string]: string | { readonly cut: string } } 
   'no version': withStart('POST /v1/sessions'),
   'no method': withStart('/v1/sessions HTTP/1.1'),
   'an unknown method': withStart('FROBNICATE /v1/sessions HTTP/1.1'),
-  'a target that is no path': withStart('POST x HTTP/1.1'),
+  'a target that is not a path': withStart('POST x HTTP/1.1'),
   CONNECT: withStart('CONNECT x:80 HTTP/1.1'),
   'a space in the path': withStart('POST /v1/ sessions HTTP/1.1'),
   'letters beyond ASCII in the path': withStart('POST /v1/sessions/ü🧊 HTTP/1.1'),
@@ -153,7 +153,7 @@ async function sendFrames(t: Test, protocol: 'ragen.json' | 'ragen.msgpack', see
       !reply.ok &&
       (reply.error?.code === 'internal' || PROBLEMS[reply.error!.code]?.status !== reply.error?.status)
     )
-      t.fail(`the problem is none of those documented: ${example}`);
+      t.fail(`the problem is not one of those documented: ${example}`);
     if (INTERNALS.test(JSON.stringify(reply))) t.fail(`the reply shows the server's internals: ${example}`);
   }
   t.ok(ops.size > 15, `${ops.size} operations were sent`);

@@ -121,7 +121,7 @@ function requireHostName(entry: string): void {
   const name = entry.startsWith('*.') ? entry.slice(2) : entry;
   if (entry === '*' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0 || HOST_NAME.test(name)) return;
   throw new Error(
-    `allowed-hosts: ${JSON.stringify(entry)} is no host name; list names or addresses without scheme and port, *.example.org for all below it, or * for all`,
+    `allowed-hosts: ${JSON.stringify(entry)} is not a host name; list names or addresses without scheme and port, *.example.org for all below it, or * for all`,
   );
 }
 

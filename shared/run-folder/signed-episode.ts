@@ -38,11 +38,11 @@ const BRANCHED = ['reseeds', 'nodes', 'continuations', 'prefix'];
 export function signedEpisode(value: unknown): SignedEpisode {
   if (!checked.check(value)) {
     const [first] = checked.errors(value);
-    throw new Error(`it is no episode: ${first?.instancePath} ${first?.message}`);
+    throw new Error(`it is not an episode: ${first?.instancePath} ${first?.message}`);
   }
   const branched = BRANCHED.find(name => Object.hasOwn(value as object, name));
   if (branched !== undefined)
-    throw new Error(`it is no episode played from its start: it has \`${branched}\``);
+    throw new Error(`it is not an episode played from its start: it has \`${branched}\``);
   const known = value as SignedEpisode;
   const { episode_id, env_id, tag, member, seed, dynamics_seed, success, terminated } = known;
   const { truncation, ended_by, final_state } = known;

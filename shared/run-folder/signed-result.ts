@@ -102,11 +102,13 @@ export function parseSignedResult(text: string): SignedResult {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new Error('result.json is no JSON');
+    throw new Error('result.json is not JSON');
   }
   if (!checked.check(value)) {
     const [first] = checked.errors(value);
-    throw new Error(`result.json is no signed result of format 1: ${first?.instancePath} ${first?.message}`);
+    throw new Error(
+      `result.json is not a signed result of format 1: ${first?.instancePath} ${first?.message}`,
+    );
   }
   const signed = value as SignedResult;
   const { result, signature } = signed;

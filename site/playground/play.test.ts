@@ -114,7 +114,7 @@ t.test(
     await page.locator('.state').focus();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
-    t.ok(await page.locator('.play .problem').isHidden(), 'a stray key is no error');
+    t.ok(await page.locator('.play .problem').isHidden(), 'a stray key is not an error');
     t.equal(await figure(page, 'Step').textContent(), '4 of 100');
     await banner.getByRole('button', { name: 'Same level' }).click();
     await seeFigure(page, 'Step', '0 of');

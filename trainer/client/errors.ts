@@ -75,7 +75,7 @@ export class BadReply extends Error {
   constructor(server: string, operation: string, what: string) {
     super(
       printable(
-        `${server} answered ${operation} with something that is no reply: ${what}; is it an environment server?`,
+        `${server} answered ${operation} with something that is not a reply: ${what}; is it an environment server?`,
       ),
     );
     this.name = 'BadReply';

@@ -47,10 +47,10 @@ const stepText = (reward: string) => (id: unknown) => stepWith({ reward: 0.25 })
 const STEP_INPUT = { session_id: 's', action: 'Up' };
 
 for (const transport of ['websocket', 'http'] as const) {
-  t.test(`${transport}: a reward that is no sensible number is refused by name`, async t => {
+  t.test(`${transport}: a reward that is not a sensible number is refused by name`, async t => {
     for (const [reward, got] of [
       ['"1"', /got "1"/],
-      ['NaN', transport === 'http' ? /no reply/ : /a frame with something that is no reply/],
+      ['NaN', transport === 'http' ? /not a reply/ : /a frame with something that is not a reply/],
       ['1e308', /got 1e\+308/],
       ['-1e13', /got -10000000000000/],
       ['1e999', /got Infinity/],
@@ -82,7 +82,7 @@ for (const transport of ['websocket', 'http'] as const) {
     }
     const server = await hostile(t, batchOf({ ok: true, result: { sessions: [{}] } }), transport);
     const created = server.batched('create', { env_id: 'A-v0' });
-    await t.rejects(created, { name: 'BadReply', message: /session_id must be a text, got nothing/ });
+    await t.rejects(created, { name: 'BadReply', message: /session_id must be a string, got nothing/ });
   });
 
   t.test(`${transport}: an error cannot steer the terminal`, async t => {
@@ -96,7 +96,7 @@ for (const transport of ['websocket', 'http'] as const) {
   });
 }
 
-t.test('a frame that is no object is refused by name', async t => {
+t.test('a frame that is not an object is refused by name', async t => {
   for (const frame of ['null', '7', '"x"', '[]', '{"id":null,"ok":false,"error":null}']) {
     const server = await hostile(t, () => frame, 'websocket');
     const settings = { socket: { replyTimeoutMs: 50 }, retry: { patienceMs: 50, attempts: 1 } };

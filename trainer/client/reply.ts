@@ -9,7 +9,7 @@ export type BatchReply = OperationResult<Operation> | ServerProblem;
 
 /**
  * The replies of a batch in the order of its requests.
- * @throws BadReply when the value is no batch result, answers another number of requests or holds a result of another form
+ * @throws BadReply when the value is not a batch result, answers another number of requests or holds a result of another form
  */
 export function readBatch(server: string, requests: readonly Request[], value: unknown): BatchReply[] {
   const results = (value as Schemas['BatchResult'] | null)?.results;
@@ -46,7 +46,7 @@ export function checkedResult<O extends Operation>(
     for (const one of all) {
       const { session_id } = fieldsOf(server, op, one);
       if (typeof session_id === 'string') continue;
-      throw new BadReply(server, op, `session_id must be a text, got ${excerpt(session_id)}`);
+      throw new BadReply(server, op, `session_id must be a string, got ${excerpt(session_id)}`);
     }
   }
   if (op === 'step') {

@@ -238,7 +238,7 @@ t.test('the token may come from the environment; one that is given goes before i
   }
 });
 
-t.test('a URL that is no environment server is named', async t => {
+t.test('a URL that is not an environment server is named', async t => {
   const { createServer: createHttp } = await import('node:http');
   const page = createHttp((_request, response) => response.end('<html>'));
   await new Promise<void>(resolve => page.listen(0, '127.0.0.1', resolve));

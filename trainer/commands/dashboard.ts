@@ -66,7 +66,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   const address = await listenOnPort(options.port ?? DEFAULT_PORT, options.port !== undefined, port =>
     app.listen({ host, port }),
   );
-  console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C ends it)`);
+  console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C stops it)`);
   console.log(`to control trainers from there: ${address}/runs/?token=${controlToken}`);
   await stopped.promise;
   await app.close();
@@ -109,7 +109,7 @@ export async function view(paths: readonly string[], { port }: ViewOptions): Pro
         `${episodes} ${episodes === 1 ? 'episode' : 'episodes'} of ${formats.join(', ')}: ${address}/runs/#/run/${encodeURIComponent(id)}/episodes`,
       );
     }
-    console.log('Ctrl-C ends it');
+    console.log('Ctrl-C stops it');
     await stopped.promise;
     await app.close();
     return 0;

@@ -20,7 +20,7 @@ t.test('view serves a file until Ctrl-C, and leaves nothing behind', async t => 
   let output = '';
   for await (const piece of child.stdout) {
     output += piece;
-    if (output.includes('Ctrl-C ends it')) break;
+    if (output.includes('Ctrl-C stops it')) break;
   }
   const [, origin] =
     /^2 episodes of verl: (http:\/\/127\.0\.0\.1:\d+)\/runs\/#\/run\/run%201\/episodes$/m.exec(output)!;
@@ -31,7 +31,7 @@ t.test('view serves a file until Ctrl-C, and leaves nothing behind', async t => 
   t.same(readdirSync(tmp), []);
 });
 
-t.test('view refuses what is no trajectory', async t => {
+t.test('view refuses what is not a trajectory', async t => {
   const folder = t.testdir({ tmp: {}, 'a.jsonl': '{"loss": 1}\n' });
   const child = spawn(process.execPath, [MAIN, 'view', join(folder, 'a.jsonl')], {
     env: { ...process.env, TMPDIR: join(folder, 'tmp') },
@@ -41,7 +41,7 @@ t.test('view refuses what is no trajectory', async t => {
   t.equal(status, 1);
   t.match(
     errors,
-    /^ragen: .*a\.jsonl: line 1 is no trajectory: it has the fields \["loss"\]; the known formats are ATIF/,
+    /^ragen: .*a\.jsonl: line 1 is not a trajectory: it has the fields \["loss"\]; the known formats are ATIF/,
   );
   t.same(readdirSync(join(folder, 'tmp')), []);
 });

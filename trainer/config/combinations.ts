@@ -29,7 +29,7 @@ import { tinkerClashes } from './tinker-combinations.ts';
 /** End of a well-formed response. */
 const ANSWER_END = '</answer>';
 
-/** Settings of algorithm, loss and rollout that exclude each other or would have no effect. */
+/** Settings of algorithm, loss and rollout that cannot be used together or would have no effect. */
 export function settingConflicts(settings: RunSettings): SettingConflict[] {
   if (settings.train_tags.length === 0) return conflictsOf(taskClashes(settings));
   return [

@@ -696,7 +696,7 @@ t.test('an export of six runs is 200 files at most, and opens from any web serve
   const onDisk = () =>
     readdirSync(out, { recursive: true, withFileTypes: true }).filter(entry => entry.isFile());
   t.ok(files > 40 && files <= 200, `${files} files`);
-  t.equal(onDisk().length, files + 1, 'a folder that is no export keeps what was there');
+  t.equal(onDisk().length, files + 1, 'a folder that is not an export keeps what was there');
   const packs = onDisk().filter(
     ({ parentPath, name }) => parentPath.endsWith('/long') && name.startsWith('episodes'),
   );

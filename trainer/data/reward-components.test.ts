@@ -11,7 +11,7 @@ const episode = episodeOf({
   ],
 });
 
-t.test('named rewards of steps are added up; what is no finite number is left out', async t => {
+t.test('named rewards of steps are added up; what is not a finite number is left out', async t => {
   t.same(sumComponents([{ rewards: { a: 1, b: 2 } }, {}, { rewards: { a: 0.5 } }]), { a: 1.5, b: 2 });
   const named = JSON.parse('{"constructor": 1, "__proto__": 2, "toString": 3}');
   const sums = sumComponents([{ rewards: named }, { rewards: named }])!;

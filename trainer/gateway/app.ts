@@ -130,7 +130,7 @@ function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
   try {
     value = JSON.parse(data.toString());
   } catch (error) {
-    throw badRequest(`the frame is no JSON: ${(error as Error).message}`);
+    throw badRequest(`the frame is not JSON: ${(error as Error).message}`);
   }
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   throw badRequest('the frame must be a JSON object');

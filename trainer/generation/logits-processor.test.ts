@@ -130,7 +130,7 @@ t.test('settings out of range are refused by name', async t => {
   t.throws(create({ presencePenalty: 3 }), /presencePenalty must be from -2 to 2, got 3/);
   t.throws(create({ frequencyPenalty: Number.NaN }), /frequencyPenalty must be from -2 to 2, got NaN/);
   t.throws(create({ logitBias: { 24: 1 } }), /logitBias names token 24, outside the vocabulary of 24/);
-  t.throws(create({ logitBias: { a: 1 } }), /logitBias names a, which is no token id/);
+  t.throws(create({ logitBias: { a: 1 } }), /logitBias names a, which is not a token id/);
   t.throws(create({ logitBias: { 1: 101 } }), /logitBias of 1 must be from -100 to 100, got 101/);
   t.throws(create({ badWords: [' '] }), /a bad word must not be empty/);
   const without = () => LogitsProcessor.create({ badWords: ['1'] }, Int32Array.of(1), 24, undefined);

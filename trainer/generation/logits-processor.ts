@@ -109,7 +109,7 @@ function checkLogitSettings(settings: LogitSettings): void {
     throw new RangeError(`${name} must be from -${GREATEST_PENALTY} to ${GREATEST_PENALTY}, got ${penalty}`);
   }
   for (const [id, bias] of Object.entries(logitBias)) {
-    if (!/^\d+$/.test(id)) throw new RangeError(`logitBias names ${id}, which is no token id`);
+    if (!/^\d+$/.test(id)) throw new RangeError(`logitBias names ${id}, which is not a token id`);
     if (Math.abs(bias) <= GREATEST_BIAS) continue;
     throw new RangeError(
       `logitBias of ${id} must be from -${GREATEST_BIAS} to ${GREATEST_BIAS}, got ${bias}`,

@@ -206,7 +206,7 @@ t.test('the token goes to the hub alone, and redirects stay on https or this mac
   await t.rejects(fetchSnapshot(model, optionsWith()), /redirects more than 5 times/);
 });
 
-t.test('missing models and revisions, and what is no hub, are explained', async t => {
+t.test('missing models and revisions, and what is not a hub, are explained', async t => {
   hub.put('org/model', files);
   await t.rejects(
     fetchSnapshot({ id: 'org/nothing', revision: 'main' }, optionsWith()),
@@ -263,7 +263,7 @@ t.test('names that lead out of the folder and weights as pickles are refused', a
   t.same(allowedFiles(names, 'a'), ['model-00001-of-00002.safetensors', 'merges.txt']);
 });
 
-t.test('two at once download each file once; the lock of a dead process is no obstacle', async t => {
+t.test('two at once download each file once; the lock of a dead process is not an obstacle', async t => {
   hub.put('org/model', files);
   const options = optionsWith();
   const cache = new ModelCache(options.settings.cache, 'org/model');

@@ -61,7 +61,7 @@ export function storeQuantized(
 ): void {
   const names = quantizedNames(name);
   const codes = store.data(names.codes);
-  if (codes instanceof Float32Array) throw new RangeError(`${names.codes} is no array of codes`);
+  if (codes instanceof Float32Array) throw new RangeError(`${names.codes} is not an array of codes`);
   quantize(quantization, weights, shape[1], codes, store.array(names.scales));
 }
 

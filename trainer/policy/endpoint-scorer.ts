@@ -63,7 +63,7 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
       if (!lossMask[t]) continue;
       const logProb = found[t];
       if (typeof logProb !== 'number' || !(logProb <= 0))
-        throw this.#fault(`token ${t} has the log-probability ${logProb}, which is no number up to 0`);
+        throw this.#fault(`token ${t} has the log-probability ${logProb}, which is not a number up to 0`);
       logProbs[t] = logProb;
       entropies[t] = Number.NaN;
     }

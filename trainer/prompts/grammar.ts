@@ -134,7 +134,7 @@ export class StateGrammars {
     const tokens = encoded.reduce((sum, ids) => sum + ids.length, 0);
     if (tokens > MAX_ACTION_TOKENS) {
       throw new Error(
-        `rollout.constrained: ${environmentId} lists ${actions.length} valid actions of ${tokens} tokens; ${MAX_ACTION_TOKENS} are the most`,
+        `rollout.constrained: ${environmentId} lists ${actions.length} valid actions of ${tokens} tokens; the limit is ${MAX_ACTION_TOKENS}`,
       );
     }
     const grammar = responseGrammar({ ...this.#around, actions: encoded }, 1, Number.POSITIVE_INFINITY);

@@ -29,7 +29,7 @@ t.test('a grid comes back as it was, with and without a border', async t => {
   t.equal(readGrid('####\n#P_#\n#_√_\n####', SYMBOLS, '#')?.walled, false);
 });
 
-t.test('text that is no grid is not read as a grid', async t => {
+t.test('text that is not a grid is not read as a grid', async t => {
   for (const state of ['', 'P_\n_', 'P?\n__', 'Clerk or Stuntman', 'P_\n']) {
     t.equal(readGrid(state, SYMBOLS, '#'), undefined, JSON.stringify(state));
   }

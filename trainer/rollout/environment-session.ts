@@ -330,7 +330,7 @@ export class EnvironmentSession {
     }
   }
 
-  /** Closes the session. A failure is no error: the server ends the session when it expires. */
+  /** Closes the session. A failure is not an error: the server ends the session when it expires. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;

@@ -37,7 +37,7 @@ export async function findServedModel(path: string): Promise<FoundModel> {
   const model = (await isModelFolder(folder)) ? folder : policy;
   if (!(await isModelFolder(model))) {
     throw new Error(
-      `${path} is no run (config.yaml), no checkpoint (policy/) and no model (config.json or adapter_config.json)`,
+      `${path} is neither a run (config.yaml) nor a checkpoint (policy/) nor a model (config.json or adapter_config.json)`,
     );
   }
   const run = dirname(dirname(inCheckpoint));

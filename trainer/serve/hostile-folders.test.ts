@@ -94,20 +94,20 @@ const ATTACKS: Readonly<Record<string, readonly [attack: (folder: string) => voi
   ],
   'a pipe as tokenizer': [
     folder => makePipe(join(folder, 'tokenizer.json')),
-    /tokenizer\.json is no ordinary file/,
+    /tokenizer\.json is not a regular file/,
   ],
-  'a pipe as config': [folder => makePipe(join(folder, 'config.json')), /config\.json is no ordinary file/],
+  'a pipe as config': [folder => makePipe(join(folder, 'config.json')), /config\.json is not a regular file/],
   'a pipe as weights': [
     folder => makePipe(join(folder, 'model.safetensors')),
-    /model\.safetensors is no ordinary file/,
+    /model\.safetensors is not a regular file/,
   ],
   'a pipe as generation config': [
     folder => makePipe(join(folder, 'generation_config.json')),
-    /generation_config\.json is no ordinary file/,
+    /generation_config\.json is not a regular file/,
   ],
   'a pipe as settings of a run': [
     folder => makePipe(join(folder, 'config.yaml')),
-    /config\.yaml is no ordinary file/,
+    /config\.yaml is not a regular file/,
   ],
   'a link out of the folder': [
     folder => {
@@ -226,7 +226,7 @@ t.test('a failed start ends the process with a status other than 0', async t => 
   const pipes = modelFolder(t);
   makePipe(join(pipes, 'model.safetensors'));
   const cases: [target: string, args: string[], why: RegExp][] = [
-    [pipes, [], /no ordinary file/],
+    [pipes, [], /not a regular file/],
     [goldenFolder('qwen2-tiny'), ['--adapter', `a=${tmpdir()}`], /cannot be loaded/],
     [goldenFolder('qwen2-tiny'), ['--host', '0.0.0.0'], /set a token/],
   ];

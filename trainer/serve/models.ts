@@ -146,7 +146,7 @@ export class Models {
       }
       if (this.#models.size >= this.#options.maxAdapters) {
         throw badRequest(
-          `${this.#models.size} adapters are loaded, which is the most (--max-adapters): unload one first`,
+          `${this.#models.size} adapters are loaded, the limit (--max-adapters): unload one first`,
           'lora_name',
         );
       }

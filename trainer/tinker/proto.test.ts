@@ -215,7 +215,7 @@ t.test('what is not a request is refused with the name of the field', async t =>
   );
 });
 
-t.test('a reply that is no message, or does not fit together, is refused', async t => {
+t.test('a reply that is not a message, or does not fit together, is refused', async t => {
   const fault = { name: 'TinkerProtocolError' };
   t.throws(() => decodeSampleResponse(Buffer.from('<html>')), fault);
   t.throws(() => decodeForwardBackwardOutput(Buffer.from('{"error"')), fault);

@@ -122,7 +122,7 @@ t.test(
   },
 );
 
-t.test('JSON actions: text that is no action is an invalid turn, and the run trains', async t => {
+t.test('JSON actions: text that is not an action is an invalid turn, and the run trains', async t => {
   const url = await urlOf(
     t,
     echoOf(

@@ -117,7 +117,7 @@ function startAlone(path: string): () => void {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error;
     throw new Error(
-      `another process is just about to train the run in ${path}: begin another run with run.name, or try again in ten seconds`,
+      `another process is just about to train the run in ${path}: start another run with run.name, or try again in ten seconds`,
       { cause: error },
     );
   }
@@ -131,7 +131,7 @@ function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
   // Without its start time, a process id that was silent for long may belong to another process by now.
   if (pid_start === null && Date.now() - Date.parse(updated_at) > SILENT_MS) return;
   throw new Error(
-    `process ${pid} is training the run in ${run.path}: wait for it or stop it, or begin another run with run.name`,
+    `process ${pid} is training the run in ${run.path}: wait for it or stop it, or start another run with run.name`,
   );
 }
 

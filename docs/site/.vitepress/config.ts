@@ -41,7 +41,7 @@ function sidebar() {
 }
 
 /**
- * Where a link of a page leads on the site: pages are found under their site path. A file that is no page is found in the
+ * Where a link of a page leads on the site: pages are found under their site path. A file that is not a page is found in the
  * repository where its address is known; else the link becomes plain text.
  * @throws Error naming the page, where the file does not exist
  */

@@ -220,7 +220,7 @@ class Line {
     }
     if (isObject(reply) && this.#waiting) this.#waiting.resolve(reply);
     else if (isObject(reply) && reply.type === 'error' && !this.#unasked) this.#unasked = reply;
-    else this.#end('sent something that is no reply');
+    else this.#end('sent something that is not a reply');
   }
 
   #end(why: string): void {

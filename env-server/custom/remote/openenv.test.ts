@@ -159,7 +159,7 @@ t.test('without action_field and observation_field whole objects go both ways', 
     t.match((await environment.step(result.state, 'text', rng)).info, { action_is_valid: false });
     await environment.dispose?.(state);
   }
-  await t.rejects(made(t, service.url, { example_action: { x: 1 } }), /must be a text for action_field/);
+  await t.rejects(made(t, service.url, { example_action: { x: 1 } }), /must be a string for action_field/);
   await t.rejects(made(t, service.url, { ...fields, example_action: 'x' }), /must be an object/);
 });
 
@@ -191,7 +191,7 @@ t.test('a late reply is never taken for the next one', async t => {
 
 t.test('invalid replies end the episode with a reason', async t => {
   const cases: [reply: string, code: string, message: RegExp][] = [
-    ['nonsense', 'remote_failed', /sent something that is no reply/],
+    ['nonsense', 'remote_failed', /sent something that is not a reply/],
     ['{"type":"state","data":{}}', 'remote_failed', /its type is "state"/],
     ['{"type":"observation","data":{"observation":[]}}', 'remote_failed', /observation must be an object/],
     ['{"type":"observation","data":{"observation":{},"done":1}}', 'remote_failed', /done must be a boolean/],

@@ -261,7 +261,7 @@ function actionsOf(
   return {
     space: { type: 'Text', maxLength: MAX_ACTION_LENGTH },
     format: 'a text',
-    needed: 'a text for action_field',
+    needed: 'a string for action_field',
     message: action =>
       typeof action === 'string' && action.length <= MAX_ACTION_LENGTH ? { [field]: action } : undefined,
   };

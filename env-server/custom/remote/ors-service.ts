@@ -186,7 +186,7 @@ function partOf(block: Json, i: number): ObservationPart {
     if (IMAGE_TYPE.test(mime) && BASE64.test(data)) return { type, mime, data };
     throw new InvalidAnswer(`blocks/${i} must be an image in base64 with a mimeType such as image/png`);
   }
-  throw new InvalidAnswer(`blocks/${i} must be a text or an image`);
+  throw new InvalidAnswer(`blocks/${i} must be a string or an image`);
 }
 
 /** Longest part of a service's message that is repeated. */

@@ -154,7 +154,7 @@ t.test('a header reaches its service and nobody else: no file, reply, log line o
   t.equal(
     (await lost.ask('PUT', `/v1/envs/${encodeURIComponent(ENV_ID)}`, registration as Json)).status,
     422,
-    'env_id is no key there',
+    'env_id is not a key there',
   );
   const { definition } = registration;
   const mended = await lost.ask('PUT', `/v1/envs/${encodeURIComponent(ENV_ID)}`, { definition });

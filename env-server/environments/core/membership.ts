@@ -12,11 +12,11 @@ type SpaceOfType<T extends Space['type']> = Extract<Space, { type: T }>;
 export function whyOutside(space: Space, value: Json, also = ''): string | undefined {
   switch (space.type) {
     case 'Discrete':
-      return inDiscrete(space, value) ? undefined : `${shown(value)} is none of ${space.n} actions`;
+      return inDiscrete(space, value) ? undefined : `${shown(value)} is not one of ${space.n} actions`;
     case 'Text':
       return whyNoText(space, value, also);
     case 'Boolean':
-      return typeof value === 'boolean' ? undefined : `${shown(value)} is no boolean`;
+      return typeof value === 'boolean' ? undefined : `${shown(value)} is not a boolean`;
     case 'Nullable':
       return value === null ? undefined : whyOutside(space.space, value, also);
     case 'Box':
@@ -32,7 +32,7 @@ export function whyOutside(space: Space, value: Json, also = ''): string | undef
     case 'Tuple':
       return whyNoTuple(value, space.spaces, (inner, element) => whyOutside(inner, element, also));
     case 'Sequence':
-      if (!Array.isArray(value)) return `${shown(value)} is no list`;
+      if (!Array.isArray(value)) return `${shown(value)} is not a list`;
       return firstFault(value, element => whyOutside(space.space, element, also));
     case 'Dict':
       return whyNoDict(space, value, also);
@@ -48,12 +48,12 @@ function inDiscrete({ n, start = 0, names }: SpaceOfType<'Discrete'>, value: Jso
 
 function whyNoText(space: SpaceOfType<'Text'>, value: Json, also: string): string | undefined {
   const { minLength = 0, maxLength, pattern, values, charset } = space;
-  if (typeof value !== 'string') return `${shown(value)} is no text`;
+  if (typeof value !== 'string') return `${shown(value)} is not text`;
   if (value.length < minLength) return `has ${value.length} characters, fewer than ${minLength}`;
   if (value.length > maxLength) return `has ${value.length} characters, more than ${maxLength}`;
   if (pattern !== undefined && !new RegExp(pattern).test(value))
     return `${shown(value)} does not match ${pattern}`;
-  if (values && !values.includes(value)) return `${shown(value)} is none of ${values.join(', ')}`;
+  if (values && !values.includes(value)) return `${shown(value)} is not one of ${values.join(', ')}`;
   if (charset === undefined) return undefined;
   const known = new Set(charset + also);
   const odd = [...value].find(character => !known.has(character));
@@ -61,7 +61,7 @@ function whyNoText(space: SpaceOfType<'Text'>, value: Json, also: string): strin
 }
 
 function whyNoElement({ low, high, dtype }: SpaceOfType<'Box'>, element: Json): string | undefined {
-  if (typeof element !== 'number') return `${shown(element)} is no number`;
+  if (typeof element !== 'number') return `${shown(element)} is not a number`;
   if (dtype !== 'float64' && !Number.isInteger(element)) return `${element} is not whole`;
   if ((low !== null && element < low) || (high !== null && element > high)) {
     return `${element} is outside [${low}, ${high}]`;
@@ -76,7 +76,7 @@ function whyNoArray(
 ): string | undefined {
   if (shape.length === 0) return whyNot(value);
   const [length, ...rest] = shape;
-  if (!Array.isArray(value)) return `${shown(value)} is no list`;
+  if (!Array.isArray(value)) return `${shown(value)} is not a list`;
   if (value.length !== length) return `has ${value.length} elements, not ${length}`;
   return firstFault(value, element => whyNoArray(element, rest, whyNot));
 }
@@ -86,14 +86,14 @@ function whyNoTuple<T>(
   parts: readonly T[],
   whyNot: (part: T, element: Json) => string | undefined,
 ): string | undefined {
-  if (!Array.isArray(value)) return `${shown(value)} is no list`;
+  if (!Array.isArray(value)) return `${shown(value)} is not a list`;
   if (value.length !== parts.length) return `has ${value.length} elements, not ${parts.length}`;
   return firstFault(value, (element, index) => whyNot(parts[index], element));
 }
 
 function whyNoDict({ spaces }: SpaceOfType<'Dict'>, value: Json, also: string): string | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return `${shown(value)} is no object`;
+    return `${shown(value)} is not an object`;
   const fields = value as JsonObject;
   const extra = Object.keys(fields).find(key => !Object.hasOwn(spaces, key));
   if (extra !== undefined) return `has the unknown key ${extra}`;

@@ -197,7 +197,7 @@ t.test('a failure shows nothing of the input of a test', { skip }, async t => {
       t.equal(first, second, attack);
       t.match(
         first,
-        /^(?:ended with an error|out of time|printed too much|wrong output|wrong result|returned what is no JSON)$/,
+        /^(?:ended with an error|out of time|printed too much|wrong output|wrong result|returned a value that is not JSON)$/,
         attack,
       );
     }
@@ -284,7 +284,7 @@ t.test('records of the public data are read', async t => {
   for (const [record, field] of wrong) t.throws(() => readTask(record), { name: 'InvalidField', field });
 });
 
-t.test('tasks come from a file or by name; what is no task is refused', { skip }, async t => {
+t.test('tasks come from a file or by name; what is not a task is refused', { skip }, async t => {
   const folder = t.testdir({
     'data.jsonl': JSON.stringify({ problem: 'Do.', tests: SUM.tests }),
     'bad.jsonl': '{"problem":"Do."}',

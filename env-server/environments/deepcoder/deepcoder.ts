@@ -267,7 +267,7 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
   try {
     value = JSON.parse(output.toString()) as Json;
   } catch {
-    return 'returned what is no JSON';
+    return 'returned a value that is not JSON';
   }
   return isSameValue(value, test.result) ? '' : 'wrong result';
 }

@@ -122,7 +122,7 @@ export function verdictOf(
   const blocking = errors.filter(({ text, line }) => !text.startsWith('unsolved goals') || line > lastLine);
   if (blocking.length > 0) return { status: 'rejected', messages: blocking.map(({ text }) => text) };
   if (sorries.length > 0 || texts.some(text => /declaration uses .sorry/.test(text)))
-    return { status: 'rejected', messages: ['sorry is no proof'] };
+    return { status: 'rejected', messages: ['sorry is not a proof'] };
   return { status: errors.length > 0 ? 'accepted' : 'proved', messages: texts };
 }
 

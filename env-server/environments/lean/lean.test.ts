@@ -307,7 +307,7 @@ t.test('a Kimina server checks the whole proof', async t => {
     t.equal(result.info.status, status);
     state = result.state;
   }
-  t.equal(requests.length, 9, 'what is no tactic is not sent; what is proved is asked about twice');
+  t.equal(requests.length, 9, 'what is not a tactic is not sent; what is proved is asked about twice');
   t.match(requests.at(-1), {
     url: '/api/check',
     body: {

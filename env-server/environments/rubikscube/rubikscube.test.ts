@@ -87,7 +87,7 @@ t.test('a search that finds nothing is given up, after many parts', async t => {
   t.ok(parts > 20, `${parts} parts`);
 });
 
-t.test('stickers can be pinned; what is no cube is refused', async t => {
+t.test('stickers can be pinned; what is not a cube is refused', async t => {
   const cube = turn(turn(SOLVED, 3), 8);
   t.equal((await play.reset({}, { stickers: cube })).cube, cube);
   for (const stickers of ['W'.repeat(24), SOLVED.replace('WWWW', 'WWWO')]) {

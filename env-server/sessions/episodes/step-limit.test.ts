@@ -48,7 +48,7 @@ t.test('the step limit is the end of an episode that nothing else ends, in repla
   t.match(limit.last, { terminated: false, truncated: true });
   t.equal(limit.kept.ended_by, 'time_limit');
   const won = await play(['Right', 'Right']);
-  t.same(won.ends, [undefined, 'goal'], 'the goal at the last step is no time limit');
+  t.same(won.ends, [undefined, 'goal'], 'the goal at the last step is not a time limit');
   t.match(won.last, { terminated: true, truncated: false });
   t.same((await play(['Right', 'Down'])).ends, [undefined, 'hole']);
   const document = await ask('GET', '/v1/envs/FrozenLake-v0');

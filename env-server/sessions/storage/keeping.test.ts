@@ -37,7 +37,7 @@ async function server(t: Test, data: string, settings: Partial<Settings> = {}, c
 }
 
 /**
- * `test/Odd-v0` has states as its actions say: nested as deep, or of a kind that is no JSON. That of `test/Huge-v0` is too
+ * `test/Odd-v0` has states as its actions say: nested as deep, or of a kind that is not JSON. That of `test/Huge-v0` is too
  * large for a record of the journal.
  */
 function withOdd(registry: Registry): Registry {

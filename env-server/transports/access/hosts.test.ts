@@ -137,7 +137,7 @@ t.test('entries that are no host names are refused at the start', async t => {
   for (const allowedHosts of ['https://env.example', 'env.example:8080', 'a b', '*.', 'a.*', 'é.example']) {
     await t.rejects(
       createApp({ allowedHosts, logLevel: 'silent' }),
-      /allowed-hosts: .* is no host name/,
+      /allowed-hosts: .* is not a host name/,
       allowedHosts,
     );
   }

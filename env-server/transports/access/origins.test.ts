@@ -152,7 +152,7 @@ t.test('entries that are no origins are refused at the start', async t => {
   ]) {
     await t.rejects(
       createApp({ corsOrigins, logLevel: 'silent' }),
-      /cors-origins: .* is no origin/,
+      /cors-origins: .* is not an origin/,
       corsOrigins,
     );
   }

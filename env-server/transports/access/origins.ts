@@ -88,6 +88,6 @@ function requireOrigin(entry: string): void {
     return;
   }
   throw new Error(
-    `cors-origins: ${JSON.stringify(entry)} is no origin; list such as https://app.example.org or http://localhost:3000, without a path, or * for all`,
+    `cors-origins: ${JSON.stringify(entry)} is not an origin; list such as https://app.example.org or http://localhost:3000, without a path, or * for all`,
   );
 }

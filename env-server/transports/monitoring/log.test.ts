@@ -62,7 +62,7 @@ t.test('at the level debug every request is logged, and every problem', async t 
   ]);
 });
 
-t.test('a frame that is too large is no error of the server', async t => {
+t.test('a frame that is too large is not an error of the server', async t => {
   const { lines, server } = await logged(t, 'warn');
   await server.listen({ port: 0, host: '127.0.0.1' });
   const { socket } = await dial(t, { server }, '/v1/ws');

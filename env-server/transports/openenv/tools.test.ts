@@ -18,7 +18,7 @@ async function playing(t: Parameters<typeof listening>[0], settings: Parameters<
   return { app, step, call };
 }
 
-t.test('list_tools is answered with the tools, and is no step', async t => {
+t.test('list_tools is answered with the tools, and is not a step', async t => {
   const { step, call } = await playing(t);
   const reply = await step({ type: 'list_tools' });
   t.match(reply, { type: 'observation', data: { reward: null, done: false } });

@@ -121,7 +121,7 @@ async function ask(
   return comparable(await reply, id);
 }
 
-/** Two servers, so that a key of one is none of the other. */
+/** Two servers, so that a key of one is not one of the other. */
 const twins = (t: Test) => Promise.all([testApp(t, { maxBatchItems: 8 }), testApp(t, { maxBatchItems: 8 })]);
 
 t.test('steps and batches get the same reply with an empty query', async t => {

@@ -46,7 +46,7 @@ for (const protocol of ['ragen.json', 'ragen.msgpack']) {
       },
       'a batch is one request and lies in one trace',
     );
-    t.match(await ask(unknown), { error: { trace_id: SOCKET } }, 'the next frame is none of it');
+    t.match(await ask(unknown), { error: { trace_id: SOCKET } }, 'the next frame is outside of it');
   });
 }
 

@@ -116,7 +116,7 @@ t.test('an unknown subprotocol is refused, a known one among others is taken, no
   t.equal(await offer(), '');
 });
 
-t.test('a frame of the wrong kind, or that is no MessagePack, gets its problem', async t => {
+t.test('a frame of the wrong kind, or that is not MessagePack, gets its problem', async t => {
   const app = await listening(t);
   const json = await dial(t, app);
   json.socket.send(Buffer.from('{"id":1,"op":"ping"}'));

@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 export interface Peers {
   /** Day on which all tests last passed with these versions. */
   readonly met: string;
-  /** Each has a virtual environment to itself, as some packages exclude each other. */
+  /** Each has a virtual environment to itself, as some packages cannot be used together. */
   readonly groups: {
     readonly [name: string]: { readonly packages: readonly string[]; readonly tests: readonly string[] };
   };

@@ -200,7 +200,7 @@ def test_a_second_reset_begins_the_episode_again(service: Service) -> None:
         ("/reset", "{", "not JSON"),
         ("/reset", "[]", "must be a JSON object"),
         ("/reset", "[" * 100_000, "not JSON"),
-        ("/reset", "{}", "session_id must be a text"),
+        ("/reset", "{}", "session_id must be a string"),
         ("/reset", '{"session_id": "s", "seed": "7"}', "seed must be a whole number"),
         ("/step", '{"session_id": "s"}', "has no action"),
         ("/step", '{"session_id": "s", "action": "' + "x" * 1_200_000 + '"}', "more than 1,100,000 bytes"),

@@ -153,16 +153,16 @@ t.test('a last line that is half written is left out and reported', async t => {
   t.equal(imported(jsonLines(VERL_ROWS).trimEnd()).found.length, 2);
 });
 
-t.test('a file that is no trajectory is refused by line, with the reason', async t => {
+t.test('a file that is not a trajectory is refused by line, with the reason', async t => {
   const [row] = VERL_ROWS;
   const line = JSON.stringify(row);
   t.match(refused('hello\n'), /^line 1 is not JSON: /);
   t.match(refused(`${line}\n${line}\n{"input": \n`), /^line 3 is not JSON: /);
-  t.match(refused(`${line}\n[1]\n`), /^item 1 is no object: 1$/);
-  t.match(refused(`${line}\n7\n`), /^line 2 is no object: 7$/);
+  t.match(refused(`${line}\n[1]\n`), /^item 1 is not an object: 1$/);
+  t.match(refused(`${line}\n7\n`), /^line 2 is not an object: 7$/);
   t.match(
     refused('{"a": 1, "b": 2}\n'),
-    /^line 1 is no trajectory: it has the fields \["a","b"\]; .*verl \(input/,
+    /^line 1 is not a trajectory: it has the fields \["a","b"\]; .*verl \(input/,
   );
   t.match(refused(`${line}\n${JSON.stringify(TRL_ROWS[0])}\n`), /^line 2 is not of the format .* verl \(/);
   t.match(

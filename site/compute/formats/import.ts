@@ -59,7 +59,7 @@ export class TrajectoryImport {
    * @throws FormatError for a row that does not fit the file's format, and for too many rows
    */
   add(value: unknown, place: string): void {
-    if (!isRow(value)) throw new FormatError(`${place} is no object: ${clip(value)}`);
+    if (!isRow(value)) throw new FormatError(`${place} is not an object: ${clip(value)}`);
     this.#format ??= formatOf(value, place);
     const format = this.#format;
     if (!format.recognizes(value))
@@ -115,7 +115,9 @@ function formatOf(row: Row, place: string): TrajectoryFormat {
   const found = FORMATS.find(format => format.recognizes(row));
   if (found) return found;
   const known = FORMATS.map(({ name, fields }) => `${name} (${fields})`).join(', ');
-  throw new FormatError(`${place} is no trajectory: it has ${keysOf(row)}; the known formats are ${known}`);
+  throw new FormatError(
+    `${place} is not a trajectory: it has ${keysOf(row)}; the known formats are ${known}`,
+  );
 }
 
 function keysOf(row: Row): string {

@@ -71,7 +71,7 @@ export class RowSplitter {
     this.#bytes += bytes.length;
     if (this.#kind === 'document' && this.#bytes > MAX_DOCUMENT_BYTES)
       throw new FormatError(
-        `line 1 is no JSON by itself (${this.#firstError}), and as one document it has more than ${MAX_DOCUMENT_BYTES / MIB} MiB`,
+        `line 1 is not JSON by itself (${this.#firstError}), and as one document it has more than ${MAX_DOCUMENT_BYTES / MIB} MiB`,
       );
     if (this.#kind !== 'document' && this.#bytes > MAX_LINE_BYTES)
       throw new FormatError(`line ${this.#line} is longer than ${MAX_LINE_BYTES / MIB} MiB`);

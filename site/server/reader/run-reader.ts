@@ -214,7 +214,7 @@ export class RunReader {
   }
 }
 
-/** Ends in `status.json`; what is no text is left out. */
+/** Ends in `status.json`; what is not text is left out. */
 function endsIn(status: unknown): { readonly ends?: EndMeanings } {
   const entries = (value: unknown): [string, unknown][] =>
     typeof value === 'object' && value !== null ? Object.entries(value) : [];

@@ -154,7 +154,7 @@ export class SignedResults {
     try {
       const text = await readRunText(run, MAX_RESULT_BYTES, RUN_FILES.result);
       if (text === undefined)
-        throw new Refused(`result.json is no ordinary file of at most ${MAX_RESULT_BYTES / 1024} KiB`);
+        throw new Refused(`result.json is not a regular file of at most ${MAX_RESULT_BYTES / 1024} KiB`);
       const result = resultIn(text);
       const paths = result.files.map(({ path }) => path);
       names.push(...paths);
@@ -280,7 +280,7 @@ async function readEpisodes(
   { path, bytes, sha256: signed }: RunResult['files'][number],
 ): Promise<SignedEpisode[]> {
   const opened = await openRunFile(run, ...path.split('/'));
-  if (!opened) throw new Refused(`${path} is missing, or no ordinary file`);
+  if (!opened) throw new Refused(`${path} is missing, or not a regular file`);
   const { handle, stats } = opened;
   try {
     if (stats.size !== bytes) throw new Refused(`${path} has ${stats.size} bytes, and ${bytes} were signed`);
@@ -328,7 +328,7 @@ export async function readAuthors(file: string | undefined): Promise<Authors> {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Error(`${file} is no JSON: ${(error as Error).message}`);
+    throw new Error(`${file} is not JSON: ${(error as Error).message}`);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Error(`${file}: an object of names by fingerprint is wanted, { "SHA256:…": "Ada" }`);

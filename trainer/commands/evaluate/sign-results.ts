@@ -177,7 +177,7 @@ export function signingKeyFile(env: Readonly<Record<string, string | undefined>>
 export function openSigningKey(file = signingKeyFile()): SigningKey {
   const stats = lstatSync(file, { throwIfNoEntry: false });
   if (!stats) makeKey(file);
-  else if (!stats.isFile()) throw new Error(`${file} is no ordinary file`);
+  else if (!stats.isFile()) throw new Error(`${file} is not a regular file`);
   else if (process.platform !== 'win32' && (stats.mode & OTHERS) !== 0)
     throw new Error(`${file}: others can read this private key; chmod 600 it, or remove it to get a new one`);
   let privateKey: KeyObject;

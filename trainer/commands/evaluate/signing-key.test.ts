@@ -21,7 +21,7 @@ t.test('a key that others can read, a link and another kind of key are refused',
   chmodSync(file, 0o640);
   t.throws(() => openSigningKey(file), /others can read this private key; chmod 600 it/);
   symlinkSync(file, `${file}.link`);
-  t.throws(() => openSigningKey(`${file}.link`), /no ordinary file/);
+  t.throws(() => openSigningKey(`${file}.link`), /not a regular file/);
   rmSync(file);
   writeFileSync(file, 'nothing', { mode: 0o600 });
   t.throws(() => openSigningKey(file), /holds no private key/);

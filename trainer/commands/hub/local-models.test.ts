@@ -74,7 +74,8 @@ t.test('a folder of the name wins, and says so; a missing one is explained', asy
   await rm('org', { recursive: true });
   await t.rejects(localModel('runs/nothing-001', options), {
     name: 'HubError',
-    message: /runs\/nothing-001 is no folder here, and as a model of a hub: .* has no runs\/nothing-001@main/,
+    message:
+      /runs\/nothing-001 is not a folder here, and as a model on the Hub: .* has no runs\/nothing-001@main/,
   });
   t.same(await localModel('./runs/nothing', options), { name: './runs/nothing', folder: './runs/nothing' });
 });

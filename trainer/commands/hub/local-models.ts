@@ -70,7 +70,7 @@ async function fetched(named: string, { progress, signal, env, only }: HubModelO
     return { name: shownModelName(snapshot.model), folder: snapshot.folder };
   } catch (error) {
     if (!(error instanceof HubError)) throw error;
-    throw new HubError(`${named} is no folder here, and as a model of a hub: ${error.message}`, {
+    throw new HubError(`${named} is not a folder here, and as a model on the Hub: ${error.message}`, {
       cause: error,
       status: error.status,
     });

@@ -63,7 +63,7 @@ t.test('a run is pushed with a card of its settings, curve and evaluation', asyn
   const curve = files.get('validation.svg')!.toString();
   t.match(curve, '<polyline class="curve" points="52,199.6 624,118"/>');
   t.match(curve, '<polygon class="interval"');
-  t.equal(validationCurve(validations.slice(1)), undefined, 'one point is no curve');
+  t.equal(validationCurve(validations.slice(1)), undefined, 'one point is not a curve');
   t.match(card, '| checkpoint | tiny | greedy | 100 | 61 % | 51 % to 70 % |');
   t.match(card, /for 2 iterations/);
   t.notMatch(card, /secret-token|127\.0\.0\.1/);
@@ -93,5 +93,5 @@ t.test('an adapter is pushed as PEFT has it, and refusals say what to do', async
   await t.rejects(push(adapter, 'nowhere', options), /push goes to organization\/name, got nowhere/);
   await t.rejects(push(adapter, 'org/a', { ...options, env: { ...env, HF_TOKEN: '' } }), /needs a token/);
   await t.rejects(push(adapter, 'org/a', { ...options, env: { ...env, HF_TOKEN: 'hf_no' } }), /no access/);
-  await t.rejects(push(join(folder, 'none'), 'org/a', options), /is no run/);
+  await t.rejects(push(join(folder, 'none'), 'org/a', options), /is neither a run/);
 });

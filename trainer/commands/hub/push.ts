@@ -179,7 +179,7 @@ export async function push(target: string, id: string, options: PushOptions): Pr
   const base = adapter ? (await readAdapterConfig(folder)).base : null;
   if (base !== null && parseModelName(base) === undefined) {
     progress.warn(
-      `the adapter names its base by a folder of this machine (${base}): others cannot find it; merge it (merge-lora) or train it next to a model of the hub`,
+      `the adapter names its base by a folder of this machine (${base}): others cannot find it; merge it (merge-lora) or train it next to a model on the Hub`,
     );
   }
   const files = allowedFiles(await readdir(folder), folder).filter(

@@ -221,7 +221,7 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
     if (!stop.aborted) throw error;
     return INTERRUPTED_STATUS;
   }
-  stopping = 'stopping with a checkpoint; once more ends at once';
+  stopping = 'stopping with a checkpoint; press Ctrl-C again to stop at once';
   const run = openRun(models.named);
   const summary = await trainRun(run, models.local, progress, stop).catch(error => {
     const isGone = options.resume === undefined && removeUnused(run);

@@ -195,7 +195,7 @@ export class Completions {
     const text = await this.#http.send('/chat/completions', { method: 'POST', body });
     const reply = readReply(text);
     if (!reply) {
-      const what = `the answer is no chat completion: ${text.slice(0, EXCERPT_LENGTH)}`;
+      const what = `the answer is not a chat completion: ${text.slice(0, EXCERPT_LENGTH)}`;
       throw new EndpointError(`${this.#settings.url}: ${what}`);
     }
     const { prompt_tokens = 0, completion_tokens = 0 } = reply.usage ?? {};

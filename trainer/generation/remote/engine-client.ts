@@ -49,7 +49,7 @@ export function checkReply(
   const unknown = tokenIds.find(id => !(Number.isInteger(id) && id >= 0 && id < vocabularySize));
   if (unknown !== undefined) fail(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`);
   const wrong = logProbs.find(logProb => !(Number.isFinite(logProb) && logProb <= 1e-6));
-  if (wrong !== undefined) fail(`${wrong} is no log-probability`);
+  if (wrong !== undefined) fail(`${wrong} is not a log-probability`);
 }
 
 /** An inference engine behind HTTP. */
@@ -72,7 +72,7 @@ export interface EngineClient {
    */
   load(name: string, folder: string, signal: AbortSignal): Promise<void>;
   /**
-   * Unloads weights; an unknown name is no error.
+   * Unloads weights; an unknown name is not an error.
    * @throws EngineError
    */
   unload(name: string, signal: AbortSignal): Promise<void>;
@@ -83,7 +83,7 @@ export interface EngineClient {
 export class EngineError extends Error {
   /** The same request may succeed later. */
   readonly passing: boolean;
-  /** The engine is at its capacity, which is no fault. */
+  /** The engine is at its capacity, which is not a fault. */
   readonly busy: boolean;
   /** HTTP status of the rejection; undefined where there was none. */
   readonly status: number | undefined;

@@ -97,6 +97,6 @@ async function ggufText(path: string): Promise<string | undefined> {
 
 function notOrdinary(path: string): ModelFileError {
   return new ModelFileError(
-    `${path} is no ordinary file (a pipe, folder or device): put the file itself there`,
+    `${path} is not a regular file (a pipe, folder or device): put the file itself there`,
   );
 }

@@ -200,7 +200,7 @@ const SHARD_NAME = /^[\w.-]+\.safetensors$/;
 
 /**
  * The shard of each tensor by an index file, see {@link SafetensorsReader.open}.
- * @throws SafetensorsError where the text is no index, or a shard is no file of the folder
+ * @throws SafetensorsError where the text is not an index, or a shard is not a file of the folder
  */
 export function weightMapOf(text: string, path: string): { readonly [name: string]: string } {
   let json: { readonly weight_map?: unknown } | null;

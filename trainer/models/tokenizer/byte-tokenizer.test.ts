@@ -76,7 +76,7 @@ t.test(
     const tokenizer = buildByteTokenizer(WORDS);
     t.equal(tokenizer.decode([0xe2, 0x98, 259, 0x83, 97]), '\ufffd</answer>\ufffda');
     t.equal(tokenizer.decode([0xe2, 0x98, 256, 0x83], { skipSpecial: true }), '☃');
-    t.equal(tokenizer.decode(tokenizer.encode('a\ud800b')), 'a\ufffdb', 'half a character is no text');
+    t.equal(tokenizer.decode(tokenizer.encode('a\ud800b')), 'a\ufffdb', 'half a character is not text');
     t.throws(() => tokenizer.decode([9999]), /token id 9999/);
   },
 );

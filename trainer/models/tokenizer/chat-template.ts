@@ -64,7 +64,7 @@ const stripFunctions: Readonly<Record<string, (text: unknown, characters?: strin
   );
 
 function strip(method: Method, text: unknown, characters?: string | null): string {
-  if (typeof text !== 'string') throw new Error(`the chat template calls ${method} on what is no text`);
+  if (typeof text !== 'string') throw new Error(`the chat template calls ${method} on what is not text`);
   const taken = new Set(characters ?? WHITESPACE);
   const points = [...text];
   let [start, end] = [0, points.length];

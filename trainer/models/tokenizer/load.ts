@@ -23,7 +23,7 @@ export async function loadTokenizer(folder: string): Promise<Tokenizer> {
 /**
  * The contents of a tokenizer's files by name: `tokenizer.json`, and where present `tokenizer_config.json`,
  * `chat_template.jinja` and `generation_config.json`.
- * @throws Error naming the file that is missing or no ordinary file
+ * @throws Error naming the file that is missing or not a regular file
  */
 export async function readTokenizerFiles(folder: string): Promise<{ readonly [name: string]: string }> {
   const tokenizer = await readModelTextIfThere(join(folder, TOKENIZER_FILE));

@@ -45,5 +45,5 @@ t.test('strip, lstrip and rstrip of a chat template remove the same as in Python
   const both = "{{ '<' + messages[0].content.rstrip('\\n').split('<think>')[0].strip('xy') + '>' }}";
   t.equal(render(both, 'xyz yx\n\n'), '<z >');
   t.equal(render('<{{ messages[0].content.strip() }}>', ' \ufeff\x1f é \n'), '<\ufeff\x1f é>');
-  t.throws(() => render('{{ (1).strip() }}', ''), /calls strip on what is no text/);
+  t.throws(() => render('{{ (1).strip() }}', ''), /calls strip on what is not text/);
 });

@@ -269,7 +269,7 @@ t.test(
     t.equal((await playTinker(policy, 12)).length, 12, 'many wrong samples at once are taken again');
     proxy.fault({ route: 'retrieve_future', times: 1e6, change: sampled([5], [NaN]) });
     policy.release(77);
-    await t.rejects(generate(), { message: /^http:.*: NaN is no log-probability$/ });
+    await t.rejects(generate(), { message: /^http:.*: NaN is not a log-probability$/ });
   },
 );
 
@@ -376,7 +376,7 @@ t.test(
     ]) {
       proxied.fault({ route: 'retrieve_future', body: JSON.stringify({ path }) });
       await t.rejects(other.save(join(folder, 'run', 'bad')), {
-        message: /save_weights: .* (?:is no path of a checkpoint|has no path)/,
+        message: /save_weights: .* (?:is not a path of a checkpoint|has no path)/,
       });
     }
     const file = join(folder, 'run', 'first', 'tinker.json');

@@ -241,7 +241,7 @@ function readReply(
   const json = text === '' ? {} : parsed(text);
   if (status < 300 || isPending) {
     if (json) return isPending ? { ...json, type: 'try_again' } : json;
-    const message = `${where}: the reply is no JSON object: ${excerpt(text)}`;
+    const message = `${where}: the reply is not a JSON object: ${excerpt(text)}`;
     throw new TinkerError(message, { failure: 'lost', status });
   }
   const { detail = text } = json ?? {};

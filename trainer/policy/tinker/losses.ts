@@ -39,7 +39,7 @@ const MAX_LOG_PROB = 1e-3;
 /**
  * Scores as a server returned them. Entropies are NaN: the API does not return them.
  * @param found log p of the tokens from position `first` on
- * @throws TinkerError for a number that is no log-probability
+ * @throws TinkerError for a number that is not a log-probability
  */
 export function scoreOf(
   url: string,

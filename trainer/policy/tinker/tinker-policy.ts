@@ -371,7 +371,7 @@ export class TinkerPolicy implements TrainedPolicy {
       return this.#model.save(name, ttlSeconds);
     });
     if (!isTinkerPath(path))
-      throw new TinkerError(`${url}: save_weights: ${path} is no path of a checkpoint`);
+      throw new TinkerError(`${url}: save_weights: ${path} is not a path of a checkpoint`);
     this.#saved = { version, path };
     this.#kept.paths.push(path);
     return path;

@@ -72,7 +72,7 @@ t.test('without a plan the reference agent falls back to the environment or chan
   t.ok(free.every(said => said.join() === 'anything'));
   await t.rejects(
     answers({ policy: 'optimal' }, { reference: async () => [9] }),
-    /gave 9, which is no action/,
+    /gave 9, which is not an action/,
   );
 });
 

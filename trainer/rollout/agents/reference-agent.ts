@@ -56,6 +56,6 @@ function nameOf(action: Json, { actionNames, jsonActions = false }: EpisodeView)
   if (jsonActions || typeof action === 'string') return writtenAction(action, jsonActions);
   const name = actionNames?.names[Number(action) - actionNames.start];
   if (name === undefined)
-    throw new Error(`the reference policy gave ${JSON.stringify(action)}, which is no action`);
+    throw new Error(`the reference policy gave ${JSON.stringify(action)}, which is not an action`);
   return name;
 }

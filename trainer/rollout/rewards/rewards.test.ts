@@ -57,7 +57,7 @@ t.test('what a file does wrong costs its episode and names the file', async t =>
     /said \{"rewards":\[1\]\}; it must say .*\[2 numbers\]/,
   );
   await wrong('export const reward = () => ({ reward: NaN });', /it must say \{"reward": number\}/);
-  await wrong('this is no program', /hook\.ts failed: /);
+  await wrong('this is not a program', /hook\.ts failed: /);
 });
 
 t.test('a loop without end is ended, and the next episode is rewarded', async t => {

@@ -104,8 +104,8 @@ t.test('an empty schema allows any JSON', async t => {
 
 t.test('keywords that a grammar cannot enforce are rejected by name', async t => {
   const refused = (schema: JsonObject) => grammars.of(schema);
-  await t.rejects(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" cannot be kept to/);
-  await t.rejects(refused({ $ref: '#/none' }), /leads nowhere/);
+  await t.rejects(refused({ type: 'string', pattern: 'a' }), /keyword "pattern" is not supported/);
+  await t.rejects(refused({ $ref: '#/none' }), /points to nothing/);
   await t.rejects(
     refused({ type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] }),
     /refers to itself/,
@@ -118,19 +118,19 @@ t.test('keywords that a grammar cannot enforce are rejected by name', async t =>
   await t.rejects(refused({ $ref: deep }), /a \$ref has more than 64 keys/);
   for (const [required, message] of [
     ['a', /required must be a list of names/],
-    [['a', 'b'], /required names "b", which is none of the properties/],
-    [[1], /required names 1, which is none of the properties/],
+    [['a', 'b'], /required names "b", which is not one of the properties/],
+    [[1], /required names 1, which is not one of the properties/],
   ] as const) {
     await t.rejects(refused({ type: 'object', properties: { a: true }, required }), message);
   }
-  await t.rejects(refused({ type: 'object', required: ['a'] }), /which is none of the properties/);
+  await t.rejects(refused({ type: 'object', required: ['a'] }), /which is not one of the properties/);
 });
 
 t.test('a schema that is too long is rejected before it is parsed', async t => {
   const anyOf = Array(10_000).fill({ $ref: '#/$defs/a' });
   await t.rejects(
     grammars.of({ $defs: { a: { pattern: 'a' } }, anyOf }),
-    /the schema has \d+ characters; 131072 are the most/,
+    /the schema has \d+ characters; the limit is 131072/,
   );
 });
 

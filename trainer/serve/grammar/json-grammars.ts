@@ -197,7 +197,7 @@ export class JsonGrammars {
     const key = JSON.stringify(schema);
     if (key.length > LONGEST_SCHEMA) {
       throw badRequest(
-        `the schema has ${key.length} characters; ${LONGEST_SCHEMA} are the most`,
+        `the schema has ${key.length} characters; the limit is ${LONGEST_SCHEMA}`,
         'response_format',
       );
     }

@@ -248,7 +248,7 @@ class SchemaWriter {
     const required = this.#requiredOf(schema);
     if (properties.length === 0 && more !== false) return this.#members(from, more, depth);
     if (more !== undefined && typeof more !== 'boolean') {
-      throw new RangeError('additionalProperties with a schema does not go with properties');
+      throw new RangeError('additionalProperties with a schema cannot be used with properties');
     }
     let unbegun: number | null = a.text(from, '{');
     let begun: number | null = null;
@@ -277,7 +277,7 @@ class SchemaWriter {
       name => typeof name !== 'string' || !Object.hasOwn(properties as object, name),
     );
     if (other !== undefined) {
-      throw new RangeError(`required names ${JSON.stringify(other)}, which is none of the properties`);
+      throw new RangeError(`required names ${JSON.stringify(other)}, which is not one of the properties`);
     }
     const names = new Set(required as string[]);
     this.#required.set(schema, names);
@@ -378,13 +378,13 @@ class SchemaWriter {
       value = Object.hasOwn((value ?? {}) as object, key) ? (value as JsonObject)[key] : undefined;
     }
     if (value === undefined)
-      throw new RangeError(`$ref ${JSON.stringify(reference)} leads nowhere in the schema`);
+      throw new RangeError(`$ref ${JSON.stringify(reference)} points to nothing in the schema`);
     return value;
   }
 
   #refuseOthers(schema: JsonObject, known: readonly string[]): void {
     const other = Object.keys(schema).find(key => !known.includes(key) && !SILENT.has(key));
-    if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} cannot be kept to`);
+    if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} is not supported`);
   }
 }
 

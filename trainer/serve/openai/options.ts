@@ -63,7 +63,7 @@ export function completionOptions(
   const { logprobs, max_tokens, echo } = request;
   if (max_tokens === 0 && !echo)
     throw badRequest('max_tokens must be at least 1, or 0 with echo', 'max_tokens');
-  if (echo && request.stream) throw badRequest('echo does not go with stream', 'echo');
+  if (echo && request.stream) throw badRequest('echo cannot be used with stream', 'echo');
   return {
     ...commonOptions(request, model, max_tokens ?? COMPLETION_TOKENS, json),
     logProbs: typeof logprobs === 'number',
@@ -120,7 +120,7 @@ function checkedBadWords(words: readonly string[]): readonly string[] {
   const length = words.reduce((sum, word) => sum + word.length, 0);
   if (length <= LONGEST_BAD_WORDS) return words;
   throw badRequest(
-    `bad_words have ${length} characters together; ${LONGEST_BAD_WORDS} are the most`,
+    `bad_words have ${length} characters together; the limit is ${LONGEST_BAD_WORDS}`,
     'bad_words',
   );
 }
@@ -147,7 +147,7 @@ export async function jsonGrammarOf(
 ): Promise<TextGrammar | undefined> {
   if (!response_format || response_format.type === 'text') return undefined;
   if (token_grammar) {
-    throw badRequest('token_grammar and response_format exclude each other', 'token_grammar');
+    throw badRequest('token_grammar and response_format cannot be used together', 'token_grammar');
   }
   if (model.jsonGrammar === undefined) {
     throw badRequest('responses of this model cannot be constrained', 'response_format');

@@ -34,9 +34,7 @@ export function bodyParser<Schema extends TSchema>(
       const short = withFewUnknown(schema, shortened(body));
       const [fault] = faultsOf(schema, body, validator.Errors(short));
       if (fault === undefined) {
-        throw badRequest(
-          `a list or object of the body has an entry behind its first ${MAX_NAMED} that does not fit`,
-        );
+        throw badRequest(`a list or object of the body has an invalid entry after the first ${MAX_NAMED}`);
       }
       throw badRequest(faultText(fault, 'the body'), fault.pointer.split('/')[1]);
     }

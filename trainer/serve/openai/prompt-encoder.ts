@@ -127,7 +127,7 @@ export function perform(job: TextJob, tokenizer: Tokenizer): unknown {
     case 'render': {
       const text = tokenizer.chatTemplate!.render(job.messages, job.options);
       if (text.length <= MAX_RENDERED) return text;
-      throw new RangeError(`it makes a text of ${text.length} characters; ${MAX_RENDERED} are the most`);
+      throw new RangeError(`it makes a text of ${text.length} characters; the limit is ${MAX_RENDERED}`);
     }
   }
 }

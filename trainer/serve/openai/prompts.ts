@@ -150,7 +150,7 @@ export async function chatPrompt(
   }
   if (open && request.add_generation_prompt === true) {
     throw badRequest(
-      'add_generation_prompt and continue_final_message exclude each other: the open message is the response',
+      'add_generation_prompt and continue_final_message cannot be used together: the open message is the response',
       'add_generation_prompt',
     );
   }

@@ -90,7 +90,7 @@ export class Checkpoints {
    * Writes a checkpoint.
    * @param write fills a folder
    * @returns its `tinker://` path
-   * @throws ApiError 400 for a name that is no plain file name, or that is taken and not to be replaced, and where the checkpoints
+   * @throws ApiError 400 for a name that is not a plain file name, or that is taken and not to be replaced, and where the checkpoints
    *   of the share are too many or too large
    */
   async save(

@@ -526,7 +526,7 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   t.equal(opened.filter(({ model_id }) => model_id).length, 4);
   t.match(
     opened.find(({ error }) => error),
-    { error: /4 models are open, which is the most \(--max-models\)/, category: 'user' },
+    { error: /4 models are open, the limit \(--max-models\)/, category: 'user' },
   );
   await client.result(
     await client.post('unload_model', { model_id: opened.find(one => one.model_id).model_id }),

@@ -133,10 +133,7 @@ export class TinkerServer {
     const own = [...this.#sessions.values()].filter(session => session.share === share);
     const [kind] = share.split(' ');
     if (own.length >= MAX_SESSIONS) {
-      throw new ApiError(
-        429,
-        `${MAX_SESSIONS} sessions of this ${kind} are open, which is the most: finish one`,
-      );
+      throw new ApiError(429, `${MAX_SESSIONS} sessions of this ${kind} are open, the limit: finish one`);
     }
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
     const { shared } = own[0] ?? {
@@ -313,7 +310,7 @@ export class TinkerServer {
     const shares = Map.groupBy(open, ({ session }) => session.share);
     const most = [...shares.values()].reduce((a, b) => (b.length > a.length ? b : a));
     if (most.length < 2 + (shares.get(own.share)?.length ?? 0)) {
-      const full = `${open.length} models are open, which is the most (--max-models)`;
+      const full = `${open.length} models are open, the limit (--max-models)`;
       throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
     const { session, model } = most.reduce((a, b) => (b.model.usedAt < a.model.usedAt ? b : a));

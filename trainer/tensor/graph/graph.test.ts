@@ -131,7 +131,11 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   ['product of vectors', () => g.matmul(float(3), float(3)), /rank 2 or more/],
   ['reshape to another size', () => g.reshape(float(2, 3), [4]), /\[2,3\].*\[4\]/],
   ['reshape with two free extents', () => g.reshape(float(2, 3), [-1, -1]), /does not fit/],
-  ['reshape with a free extent that is no integer', () => g.reshape(float(2, 3), [4, -1]), /does not fit/],
+  [
+    'reshape with a free extent that is not an integer',
+    () => g.reshape(float(2, 3), [4, -1]),
+    /does not fit/,
+  ],
   ['permutation', () => g.transpose(float(2, 3), [0, 0]), /\[0,0\] does not permute/],
   ['axis', () => g.sum(float(2, 3), [2]), /axis 2 is outside a tensor of rank 2/],
   ['range', () => g.slice(float(2, 3), 1, 2, 5), /2 to 5 is not a range/],

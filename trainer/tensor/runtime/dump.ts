@@ -17,7 +17,7 @@ let files = 0;
 
 /**
  * The kinds that the variable `RAGEN_DUMP` names, separated by commas; none without it.
- * @throws RangeError for a word that is no kind
+ * @throws RangeError for a word that is not a kind
  */
 export function dumpKinds(): ReadonlySet<DumpKind> {
   const words = (process.env[KINDS_VARIABLE] ?? '')

@@ -112,7 +112,7 @@ t.test('an adapter that is not applied ends the run and is named', async t => {
 t.test('raw log-probabilities end the run and are named, at temperatures near 1, too', async t => {
   await t.rejects(
     check(t, { rawLogProbs: true }),
-    /allowed are 0.05 \(generation.max_gap\).* Nothing was learned.*the engine reports raw ones, and vLLM needs --logprobs-mode processed_logprobs/,
+    /the limit is 0.05 \(generation.max_gap\).* Nothing was learned.*the engine reports raw ones, and vLLM needs --logprobs-mode processed_logprobs/,
   );
   const { generator, episodes } = await played(t, { rawLogProbs: true }, 0.95);
   const near = { ...settings, rollout: { ...settings.rollout, temperature: 0.95 } } as RunSettings;

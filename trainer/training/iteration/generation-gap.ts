@@ -47,7 +47,7 @@ class GenerationGapError extends Error {
     const interval = [kl - INTERVAL * error, kl + INTERVAL * error].map(bound => bound.toFixed(4));
     super(
       `log-probabilities of the generation engines differ by ${mean.toFixed(4)} nats on average from those of the policy ` +
-        `that learns; allowed are ${limit} (generation.max_gap). Their bias is ${kl.toFixed(4)} (95 % interval ${interval.join(' to ')}). ` +
+        `that learns; the limit is ${limit} (generation.max_gap). Their bias is ${kl.toFixed(4)} (95 % interval ${interval.join(' to ')}). ` +
         `Nothing was learned from these tokens. ${CAUSES[cause]}`,
     );
     this.name = 'GenerationGapError';

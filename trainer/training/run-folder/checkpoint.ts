@@ -174,7 +174,7 @@ export class DamagedCheckpoint extends Error {
       .at(-1);
     const remedy =
       older === undefined
-        ? 'it has no other one: begin the run again under another name, or copy the checkpoint back from elsewhere'
+        ? 'it has no other one: start it again under another name, or copy the checkpoint back from elsewhere'
         : `the one before it is ${older}: to continue from that, move the damaged one away (mv ${shellWord(folder)} ${shellWord(`${folder}.damaged`)})`;
     super(`the newest checkpoint ${folder} is damaged (${(cause as Error).message}); ${remedy}`, { cause });
   }

@@ -77,10 +77,10 @@ t.test('files that are no commands cost a warning each', async t => {
   control.look();
   t.equal(control.signal.aborted, false);
   t.equal(warnings.length, 8, 'once each');
-  t.match(warnings.join('\n'), /folder-01\.json is no command: it is no ordinary file/);
-  t.match(warnings.join('\n'), /link-0001\.json is no command: ELOOP/);
-  t.match(warnings.join('\n'), /too-large1\.json is no command: it has more than 2048 bytes/);
-  t.match(warnings.join('\n'), /other-name\.json is no command: its `id` is stop-0001/);
+  t.match(warnings.join('\n'), /folder-01\.json is not a command: it is not a regular file/);
+  t.match(warnings.join('\n'), /link-0001\.json is not a command: ELOOP/);
+  t.match(warnings.join('\n'), /too-large1\.json is not a command: it has more than 2048 bytes/);
+  t.match(warnings.join('\n'), /other-name\.json is not a command: its `id` is stop-0001/);
   t.match(warnings.join('\n'), /`action` must be one of stop, checkpoint, schedule/);
   t.match(warnings.join('\n'), /`schedule.validate_every` must be a whole number from 1/);
   t.same(readdirSync(folder).sort(), ['folder-01.json', 'half-written.partial', 'notes.txt', 'short.json']);

@@ -91,8 +91,8 @@ export class RunControl implements RunCommands, Disposable {
     } catch {
       // It cannot be removed, and is skipped from now on.
     }
-    if (typeof command === 'string') this.#progress.warn(`${file} is no command: ${command}`);
-    else if (command.id !== id) this.#progress.warn(`${file} is no command: its \`id\` is ${command.id}`);
+    if (typeof command === 'string') this.#progress.warn(`${file} is not a command: ${command}`);
+    else if (command.id !== id) this.#progress.warn(`${file} is not a command: its \`id\` is ${command.id}`);
     // A command to an earlier session of the run does not apply to this one.
     else if (command.session === this.#session) this.#obey(command);
   }
@@ -126,7 +126,7 @@ function readCommand(file: string): ControlCommand | string {
   }
   try {
     const stats = fstatSync(handle);
-    if (!stats.isFile()) return 'it is no ordinary file';
+    if (!stats.isFile()) return 'it is not a regular file';
     if (stats.size > MAX_CONTROL_BYTES) return `it has more than ${MAX_CONTROL_BYTES} bytes`;
     const value: unknown = JSON.parse(readFileSync(handle, 'utf8'));
     return controlProblem(value) ?? (value as ControlCommand);

@@ -18,7 +18,7 @@ t.test('unnamed runs are numbered and the latest is found', async t => {
   t.equal(basename(createRunFolder(settingsIn(folder), 'demo').path), 'demo-002');
   mkdirSync(join(folder, 'demo-010-notes'));
   mkdirSync(join(folder, 'demo-999'));
-  t.equal(basename(latestRun(folder, 'demo')!), 'demo-002', 'a folder without a config is no run');
+  t.equal(basename(latestRun(folder, 'demo')!), 'demo-002', 'a folder without a config is not a run');
 });
 
 t.test('the resolved settings come back from the folder', async t => {

@@ -142,7 +142,7 @@ export function openRunFolder(path: string): { run: RunFolder; settings: RunSett
   if (!existsSync(run.config)) {
     throw new Error(`${path} holds no run: there is no config.yaml in it${nearbyRuns(resolve(path))}`);
   }
-  if (!statSync(run.config).isFile()) throw new Error(`${run.config} is no ordinary file`);
+  if (!statSync(run.config).isFile()) throw new Error(`${run.config} is not a regular file`);
   const value = parse(readFileSync(run.config, 'utf8')) as Json;
   return { run, settings: validateConfig(value, RunSettings, () => run.config) };
 }

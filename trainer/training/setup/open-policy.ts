@@ -94,7 +94,7 @@ export async function withCritic(
 ): Promise<TrainedPolicy | ActorCritic> {
   const { critic: own, lora, context } = settings.policy;
   if (own === null) return actor;
-  if (!actor.weightsNow) throw new Error('policy.critic: the policy does not give its weights away');
+  if (!actor.weightsNow) throw new Error('policy.critic: the policy does not expose its weights');
   const critic = await LocalPolicy.create({
     ...computeOptions(settings),
     model: own.init ?? (await actor.weightsNow()),
@@ -109,7 +109,7 @@ export async function withCritic(
   try {
     if (critic.vocabularySize < actor.vocabularySize) {
       throw new RangeError(
-        `policy.critic.init: ${own.init} knows ${critic.vocabularySize} tokens, the policy ${actor.vocabularySize}`,
+        `policy.critic.init: ${own.init} has ${critic.vocabularySize} tokens, the policy ${actor.vocabularySize}`,
       );
     }
     if (checkpoint !== undefined) await critic.load(join(checkpoint, CRITIC_FOLDER));
@@ -215,6 +215,6 @@ async function openScoring(
   if (reference.vocabularySize >= tokenizer.vocabularySize) return reference;
   await reference.close();
   throw new RangeError(
-    `policy.reference: ${folder} knows ${reference.vocabularySize} tokens, the policy's tokenizer has ${tokenizer.vocabularySize}`,
+    `policy.reference: ${folder} has ${reference.vocabularySize} tokens, the policy's tokenizer has ${tokenizer.vocabularySize}`,
   );
 }

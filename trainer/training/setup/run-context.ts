@@ -271,7 +271,7 @@ function waitNotes(note: (text: string) => void) {
       note(
         last === undefined
           ? `${whoIsAway(server, error)} (${error.message}); waiting for it`
-          : `still waiting for ${server}, ${shownDuration(waitedMs / 1000)} by now`,
+          : `still waiting for ${server} after ${shownDuration(waitedMs / 1000)}`,
       );
     },
     onBack({ server, waitedMs }: { server: string; waitedMs: number }) {

@@ -93,9 +93,9 @@ const BROKEN: {
       return result;
     }),
   ],
-  'an observation that is no text': [
+  'an observation that is not text': [
     'observation_space',
-    /grid form \{"grid":1\} is no text/,
+    /grid form \{"grid":1\} is not text/,
     { ...lake, observe: () => ({ grid: 1 }) },
   ],
   'an observation that is too long': [
@@ -142,7 +142,7 @@ const BROKEN: {
     /paid 5, outside/,
     withStep(result => ({ ...result, reward: 5 })),
   ],
-  'a reward that is no number': [
+  'a reward that is not a number': [
     'reward_range',
     /paid NaN/,
     withStep(result => ({ ...result, reward: Number.NaN })),
@@ -155,7 +155,7 @@ const BROKEN: {
       return { ...result, info: info as unknown as Transition<Json>['info'] };
     }),
   ],
-  'a reward component that is no number': [
+  'a reward component that is not a number': [
     'info',
     /info.rewards.format is "good", no finite number/,
     withStep(result => ({

@@ -64,7 +64,7 @@ t.test('an element may be longer than a chunk', async t => {
   );
 });
 
-t.test('input that is no array or object is refused', async t => {
+t.test('input that is not an array or object is refused', async t => {
   const file = join(t.testdir(), 'a.json');
   for (const [content, message] of [
     ['', /not an array or object/],

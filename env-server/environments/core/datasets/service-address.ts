@@ -9,7 +9,7 @@ const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
  * @throws InvalidConfig
  */
 export function checkServiceAddress(pointer: string, url: string, variable: string): string {
-  if (!URL.canParse(url)) throw new InvalidConfig(pointer, `${url} is no URL`);
+  if (!URL.canParse(url)) throw new InvalidConfig(pointer, `${url} is not a URL`);
   const { protocol, hostname, host } = new URL(url);
   if (protocol !== 'http:' && protocol !== 'https:') {
     throw new InvalidConfig(pointer, 'must be an http or https URL');

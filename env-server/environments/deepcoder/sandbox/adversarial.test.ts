@@ -94,7 +94,7 @@ const ATTACKS: { readonly [name: string]: string } = {
   'imports the host': 'import js; print(js)',
   'looks for the host in its harness':
     "import gc\nleaks = [o for o in gc.get_objects() if isinstance(o, dict) and ('expected' in o or 'wanted' in o)]\nassert leaks; print(leaks)",
-  'is no program': 'def (:',
+  'is not a program': 'def (:',
   'is binary': '\u0000\u0001',
 };
 

@@ -33,7 +33,7 @@ export interface Job extends JobLimits {
 }
 
 export interface RunResult {
-  /** `invalid`: the text is no program, and its other tests are skipped. */
+  /** `invalid`: the text is not a program, and its other tests are skipped. */
   readonly status: 'ok' | 'error' | 'invalid' | 'timeout' | 'output';
   /** UTF-8 or arbitrary bytes; overwritten when the judge has returned. */
   readonly output: Buffer;

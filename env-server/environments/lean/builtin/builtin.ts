@@ -53,7 +53,7 @@ function fresh(goal: Goal): string {
 }
 
 function disjunction(formula: Formula): { left: Formula; right: Formula } {
-  if (formula.kind !== 'or') throw new LeanError(`${show(formula)} is no disjunction`);
+  if (formula.kind !== 'or') throw new LeanError(`${show(formula)} is not a disjunction`);
   return formula;
 }
 

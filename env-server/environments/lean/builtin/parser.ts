@@ -242,5 +242,5 @@ function readOperand(reader: Reader, atoms: Atoms, depth: number): Formula {
   if (token === 'True') return TRUE;
   if (token === 'False') return FALSE;
   if (atoms.has(token)) return { kind: 'atom', name: token };
-  throw new LeanError(`'${token}' is no proposition; without Lean only propositional logic is played`);
+  throw new LeanError(`'${token}' is not a proposition; without Lean only propositional logic is played`);
 }

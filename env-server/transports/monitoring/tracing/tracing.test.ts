@@ -145,7 +145,7 @@ t.test('requests and their operations become spans below the trace of the client
   t.match(
     refused,
     { parent: batch.id, trace: batch.trace, name: 'step', failed: false },
-    'a mistake of the client is no error',
+    'a mistake of the client is not an error',
   );
 
   const unknown = await ask('GET', '/v1/sessions/unknown');

@@ -133,7 +133,7 @@ class Exchange:
 
 
 def problem_of(server: str, operation: str, value: Any, retry_after_s: float | None = None) -> ProblemError:
-    """Raises BadReply where the value is no problem document."""
+    """Raises BadReply where the value is not a problem document."""
     if isinstance(value, dict) and all(name in value for name in ("status", "code", "detail")):
         value.setdefault("retryable", False)
         return ProblemError(server, operation, value, retry_after_s)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ except ImportError:
 
 
 def loads(data: bytes | bytearray | memoryview | str) -> Any:
-    """Raises ValueError where the data is no JSON."""
+    """Raises ValueError where the data is not JSON."""
     if FAST:
         return _orjson_loads(data)
     return json.loads(bytes(data) if isinstance(data, memoryview) else data)

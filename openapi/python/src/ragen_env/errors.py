@@ -53,7 +53,7 @@ class BadReply(RagenError):
     """What came is not what the contract says."""
 
     def __init__(self, server: str, what: str):
-        super().__init__(f"{server} sent something that is no reply: {what}; is it an environment server?")
+        super().__init__(f"{server} sent something that is not a reply: {what}; is it an environment server?")
 
 
 class ServerUnavailable(RagenError, ConnectionError):

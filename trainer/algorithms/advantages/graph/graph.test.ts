@@ -83,7 +83,7 @@ for (const name of ['graph_gpo', 'g2po', 'gagpo'] as const) {
   });
 }
 
-t.test('distances follow the edges that were taken, and the goal is no state with that text', async t => {
+t.test('distances follow the edges that were taken, and the goal is not a state with that text', async t => {
   const { cases } = golden<{ cases: readonly Case[] }>('branching_graph_gpo.json');
   for (const { input, output } of cases) {
     input.groups!.forEach((group, g) => {

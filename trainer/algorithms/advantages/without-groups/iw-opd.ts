@@ -5,7 +5,7 @@ const SUM_FLOOR = 1e-8;
 /**
  * On-policy distillation with weights that favor early tokens: a_t = log π_teacher − log π_rollout on sampled tokens, times
  * w_t = 1 + γ·(1 − Σ_{j<t} |a_j| / Σ|a|), with γ = `earlyWeight`; 0 is plain on-policy distillation. Rewards do not count. Despite the
- * name, the weight is no importance ratio. With `loss.policy: cispo` and both clips 0 the loss is −w·a·log π_θ.
+ * name, the weight is not an importance ratio. With `loss.policy: cispo` and both clips 0 the loss is −w·a·log π_θ.
  *
  * Source: arXiv 2606.22600; TRL `_compute_iw_opd_loss`.
  */

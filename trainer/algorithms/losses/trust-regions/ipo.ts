@@ -7,7 +7,7 @@ import { anchorPenalty, trustRegionMetrics } from './dppo.ts';
  * A symmetric trust region of the token's probability: loss = −A·ρ where |π_θ − π_anchor| ≤ threshold, else 0, for either sign of A;
  * + τ · (log π_θ − log π_anchor)² everywhere. A token that left the region returns by the quadratic term alone.
  *
- * It is no relative of the IPO of preference learning. Source: prime-rl `ipo_loss_fn`.
+ * It is not a relative of the IPO of preference learning. Source: prime-rl `ipo_loss_fn`.
  */
 export const ipo = {
   name: 'ipo',

@@ -91,5 +91,5 @@ async def _body(request: Request) -> dict[str, Any]:
 def _session_id(body: dict[str, Any]) -> str:
     session_id = body.get("session_id")
     if not isinstance(session_id, str) or not 0 < len(session_id) <= _MAX_ID:
-        raise BadRequest(f"session_id must be a text of 1 to {_MAX_ID} characters")
+        raise BadRequest(f"session_id must be a string of 1 to {_MAX_ID} characters")
     return session_id

@@ -128,7 +128,7 @@ class ActionForm:
                 for name, member in zip(self.examples, self.members):
                     if name.lower() == folded:
                         return member
-            raise InvalidAction(f"{written!r} is none of the actions {', '.join(self.examples)}")
+            raise InvalidAction(f"{written!r} is not one of the actions {', '.join(self.examples)}")
         if self.gymnasium is None:
             if not isinstance(written, str):
                 raise InvalidAction(f"an action is a text, got {type(written).__name__}")

@@ -248,7 +248,7 @@ def summary(derived: Derived, own: str, registration: Registration | None, done:
         actions += repr(definition["example_action"])[:80]
     capabilities = definition["capabilities"]
     lines = [
-        f"{definition['title']} is served at {own} (Ctrl-C ends it)",
+        f"{definition['title']} is served at {own} (Ctrl-C stops it)",
         f"  actions  {actions}",
         f"  steps    at most {definition['max_episode_steps']} an episode",
         f"  seeds    {'the same seed gives the same episode' if capabilities['seed'] else 'off'}",
