@@ -166,7 +166,6 @@ for (const environment of BUILT_IN) {
 /** Environments that name parts of their rewards: the names, and whether the parts add up to the reward. */
 const PARTS: { readonly [id: string]: { readonly names: readonly string[]; readonly addUp: boolean } } = {
   'Countdown-v0': { names: ['correct', 'numbers'], addUp: false },
-  'Game2048-v0': { names: ['merges', 'won'], addUp: false },
   'Lean-v0': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
   'Lean-v1': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
   'SearchQA-v0': { names: ['exact_match', 'f1'], addUp: false },
@@ -186,8 +185,7 @@ async function stepsOf(environment: AnyEnvironment): Promise<{ reward: number; i
     for (const { plan } of Object.values(environment.references ?? {})) {
       let { state, rng } = await begin(environment, seed);
       const own = Random.fromSeed(seed);
-      const most = MORE_STEPS[environment.spec.id] ?? MAX_STEPS;
-      for (let step = 0; step < most; step++) {
+      for (let step = 0; step < MAX_STEPS; step++) {
         const action = step % 3 === 1 ? '' : (await plan(state, 1, own))[0];
         const result = await environment.step(state, action ?? 0, rng);
         steps.push(result);

@@ -54,26 +54,6 @@ t.test('a move adds one tile, a move that changes nothing adds none', async t =>
   }
 });
 
-t.test('the move that first makes the winning tile says so, and no other', async t => {
-  const state = await play.reset(
-    { win_tile: 16 },
-    {
-      grid: [
-        [8, 8, 2, 2],
-        [2, 0, 0, 0],
-        [2, 0, 0, 0],
-        [4, 2, 4, 2],
-      ],
-    },
-  );
-  const before = await play.step({ ...state, win_tile: 32 }, 'Left');
-  t.same(before.info.rewards, { merges: before.reward, won: 0 });
-  const won = await play.step(state, 'Left');
-  t.match(won.info, { success: true, rewards: { merges: 0.1 * Math.log2(21), won: 1 } });
-  const after = await play.step(won.state, 'Up');
-  t.match(after.info, { success: true, action_is_valid: true, rewards: { merges: after.reward, won: 0 } });
-});
-
 t.test('new tiles are twos with the configured probability, on any empty cell', async t => {
   const rng = Random.fromSeed(7);
   const state = await play.reset({ p_two: 0.75 }, { grid: GRID });

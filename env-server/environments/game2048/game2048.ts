@@ -216,7 +216,6 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
       'Success: a tile of at least `win_tile` (2048). The game continues after it.',
       '',
       '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`. `action_mask` of the structured form has a 1 for every move that changes something, by action id.',
-      '`info.rewards` has the parts `merges`, which is the reward, and `won`: 1 for the move that first makes such a tile.',
     ].join('\n'),
     tags: ['puzzle', 'grid', 'stochastic'],
     configSchema,
@@ -258,13 +257,13 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   step(state, action, rng) {
     const direction = ACTIONS.indexOf(action);
     const slid = direction < 0 ? undefined : slide(state.size, state.tiles, direction);
-    if (!slid?.moved) return transition(state, state, 0, false);
+    if (!slid?.moved) return transition(state, 0, false);
     const next = {
       ...state,
       tiles: spawn(slid.tiles, state.p_two, rng),
       score: state.score + slid.merged,
     };
-    return transition(state, next, slid.merged, true);
+    return transition(next, slid.merged, true);
   },
 
   levelKey: ({ tiles }) => boardKey(tiles),
@@ -288,28 +287,20 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   references: { heuristic, random },
 };
 
-function transition(
-  before: Game2048State,
-  state: Game2048State,
-  merged: number,
-  moved: boolean,
-): Transition<Game2048State> {
+function transition(state: Game2048State, merged: number, moved: boolean): Transition<Game2048State> {
   const maxTile = Math.max(...state.tiles);
-  const success = maxTile >= state.win_tile;
-  const reward = rewardOf(merged);
   const stuck = openDirections(state.size, state.tiles).length === 0;
   return {
     state,
-    reward,
+    reward: rewardOf(merged),
     terminated: stuck,
     info: {
-      success,
+      success: maxTile >= state.win_tile,
       action_is_valid: moved,
       action_is_effective: moved,
       score: state.score,
       merged,
       max_tile: maxTile,
-      rewards: { merges: reward, won: Number(success && Math.max(...before.tiles) < state.win_tile) },
       ...(stuck && { ended_by: 'stuck' }),
     },
   };
