@@ -367,6 +367,8 @@ function deliverAll(replies: readonly Reply[]): void {
  * @throws RecordTooLarge
  */
 export function recordText(body: Json | undefined, sessionId: string): string {
+  // Most records are steps, and most actions are numbers.
+  if (typeof body === 'number' && Number.isFinite(body)) return String(body);
   let text: string;
   try {
     text = body === undefined ? '' : JSON.stringify(body);

@@ -58,7 +58,7 @@ export class TurnFile {
            (turn INTEGER PRIMARY KEY, count INTEGER NOT NULL, crc INTEGER NOT NULL, records TEXT NOT NULL) STRICT;`,
       );
       this.#database.prepare('INSERT INTO head VALUES (?)').run(JSON.stringify(head));
-      this.#insert = this.#database.prepare('INSERT INTO turns VALUES (?, ?, ?, ?)');
+      this.#insert = this.#database.prepare('INSERT INTO turns VALUES (?, ?, ?, CAST(? AS TEXT))');
     } catch (error) {
       this.#database.close();
       throw error;
@@ -79,7 +79,9 @@ export class TurnFile {
   }
 
   #add({ records, count }: Turn, offset: number): void {
-    this.#insert.run(this.#turns + offset, count, crc32(records, count), records);
+    // Encoded once, for the checksum and for SQLite.
+    const bytes = Buffer.from(records);
+    this.#insert.run(this.#turns + offset, count, crc32(bytes, count), bytes);
   }
 
   /** Does nothing the second time. */

@@ -153,6 +153,10 @@ const MAX_16_BIT = 0xffff;
 const LENGTH_16_BIT = 126;
 const LENGTH_64_BIT = 127;
 const MEDIUM_HEADER = 4;
+/** Node writes a text of this length, with its header, without allocating memory. */
+const MAX_PLAIN = 16_000;
+const MAX_BYTE = 0xff;
+const MAX_ASCII = 0x7f;
 const MAX_HEADER = 10;
 
 /** Id of a frame; null in the reply to a frame with an unreadable id. */
@@ -177,8 +181,8 @@ export interface FrameProtocol<T, B, M> {
   feed(message: FeedMessage): T;
   /** Approximate size of a message in bytes. */
   sizeOf(message: M): number;
-  /** Messages as consecutive WebSocket frames. */
-  frames(messages: readonly M[]): Buffer;
+  /** Messages as consecutive WebSocket frames: bytes, or a text of one letter for each byte (Latin-1). */
+  frames(messages: readonly M[]): Buffer | string;
 }
 
 export const jsonProtocol: FrameProtocol<string, readonly string[], TextChunks> = {
@@ -242,10 +246,28 @@ function wrongKind(name: string, kind: string): Problem {
 }
 
 /**
- * Texts as WebSocket frames of a server (unmasked, not compressed) in one buffer, so that all replies of a moment take one
+ * Texts as WebSocket frames of a server (unmasked, not compressed) in one piece, so that all replies of a moment take one
  * write.
  */
-export function textFrames(texts: readonly TextChunks[]): Buffer {
+export function textFrames(texts: readonly TextChunks[]): Buffer | string {
+  return texts.length === 1 ? (plainFrame(texts[0]) ?? bufferOf(texts)) : bufferOf(texts);
+}
+
+/**
+ * The frame of a reply as most are: one text of medium length in ASCII, where a letter is a byte. The kernel's copy is
+ * then the only one.
+ */
+function plainFrame(text: TextChunks): string | undefined {
+  const { length } = text;
+  if (typeof text !== 'string' || length <= MAX_SHORT || length > MAX_PLAIN) return undefined;
+  const [high, low] = [length >> 8, length & MAX_BYTE];
+  const frame = String.fromCharCode(FINAL_TEXT, LENGTH_16_BIT, high, low) + text;
+  // In UTF-8 a letter beyond ASCII, as those of the header may be, takes more than a byte.
+  const beyond = 1 + (high > MAX_ASCII ? 1 : 0) + (low > MAX_ASCII ? 1 : 0);
+  return Buffer.byteLength(frame) === frame.length + beyond ? frame : undefined;
+}
+
+function bufferOf(texts: readonly TextChunks[]): Buffer {
   let bound = 0;
   for (const text of texts) bound += MAX_HEADER + unitsOf(text) * MAX_BYTES_PER_UNIT;
   return written(bound, buffer => {

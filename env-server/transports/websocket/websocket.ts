@@ -339,7 +339,7 @@ class OutgoingFrames<T, B, M> {
   #deliver(messages: readonly M[], reads: boolean): void {
     this.#sessions.deliver(() => {
       const { readyState, OPEN } = this.#socket;
-      if (readyState === OPEN) this.#stream.write(this.#protocol.frames(messages));
+      if (readyState === OPEN) this.#stream.write(this.#protocol.frames(messages), 'latin1');
     }, reads);
   }
 }
