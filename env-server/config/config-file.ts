@@ -1,11 +1,11 @@
 import type { TSchema } from 'typebox';
 import { loadConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { DECLARATIONS, flagOf, type SettingDeclaration } from './settings.ts';
 
 /** Contents of a config file: the flags without their dashes. */
-const ConfigFile = Type.Object(
+const ConfigFile = closed(
   Object.fromEntries(
     Object.entries(DECLARATIONS).map(([name, declaration]) => [
       flagOf(name),
@@ -14,7 +14,6 @@ const ConfigFile = Type.Object(
       ),
     ]),
   ),
-  { additionalProperties: false },
 );
 
 /**

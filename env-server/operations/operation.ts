@@ -1,6 +1,6 @@
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
 import type { JsonObject } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
 import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { AuditAction } from '../persistence/stored-environment.ts';
@@ -174,8 +174,7 @@ interface Properties<P extends TProperties, Q extends TProperties, B extends TPr
   readonly body?: B;
 }
 
-const object = (properties: TProperties | undefined): TObject =>
-  Type.Object(properties ?? {}, { additionalProperties: false });
+const object = (properties: TProperties | undefined): TObject => closed(properties ?? {});
 
 const NO_PROPERTIES = {};
 

@@ -9,7 +9,7 @@ import {
   withFewUnknown,
 } from '../../shared/faults.ts';
 import { compiled } from '../../shared/schema/check.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
 import { Problem, type Violation } from '../problems.ts';
 import type { Operation } from './operation.ts';
@@ -53,7 +53,7 @@ export function compileInputCheck(operation: Operation, transport: 'rest' | 'fra
   const properties = inputProperties(operation, transport);
   const known = new Set(Object.keys(properties));
   const quick = compiled(Type.Object(properties));
-  const shut = Type.Object(properties, { additionalProperties: false });
+  const shut = closed(properties);
   const thorough = compileCheck(shut, operation.name, placeOfOthers(properties));
   const bounded = Object.entries(properties).filter(([, schema]) => isBounded(schema));
   const limits = bounded.map(([key, schema]) => [key, textLimit(schema)] as const);

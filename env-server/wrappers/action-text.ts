@@ -9,10 +9,11 @@ import {
   parseResponse,
 } from '../../shared/response.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
+import { integerSetting, numberSetting } from '../environments/core/setting-fields.ts';
 import { stepLimit } from '../environments/core/settings.ts';
 import { charactersOf, LINES } from '../environments/core/spaces.ts';
 import {
@@ -27,27 +28,18 @@ import {
 /** Characters of a response. */
 const MAX_RESPONSE_LENGTH = 100_000;
 
-const optionsSchema = Type.Object(
-  {
-    think: Type.Boolean({
-      default: true,
-      description: 'Whether <think>…</think> must stand before the answer.',
-    }),
-    max_actions: Type.Integer({
-      default: 5,
-      minimum: 1,
-      maximum: 100,
-      description: 'Actions done of one answer; further ones are dropped.',
-    }),
-    format_penalty: Type.Number({
-      default: -0.1,
-      maximum: 0,
-      minimum: -1e6,
-      description: 'Added to the reward of a turn without a valid action or with an unknown one.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  think: Type.Boolean({
+    default: true,
+    description: 'Whether <think>…</think> must stand before the answer.',
+  }),
+  max_actions: integerSetting(5, [1, 100], 'Actions done of one answer; further ones are dropped.'),
+  format_penalty: numberSetting(
+    -0.1,
+    [-1e6, 0],
+    'Added to the reward of a turn without a valid action or with an unknown one.',
+  ),
+});
 type Options = Static<typeof optionsSchema>;
 
 /** Actions done so far, and how many the episode has. */

@@ -1,5 +1,5 @@
 import type { Json } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
@@ -13,16 +13,13 @@ import {
   type Wrapper,
 } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    mode: Type.Literal('same_step', {
-      default: 'same_step',
-      description:
-        'The step that ends an episode answers with the first observation of the next; info has the last one of the old.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  mode: Type.Literal('same_step', {
+    default: 'same_step',
+    description:
+      'The step that ends an episode answers with the first observation of the next; info has the last one of the old.',
+  }),
+});
 
 /** Arguments of the next reset, and the steps of this episode. */
 type AutoResetState = ResetArguments & { readonly steps: number };

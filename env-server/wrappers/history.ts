@@ -1,8 +1,9 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { isParts, type ObservationPart } from '../../shared/observation-parts.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
 import { observationSpaces } from '../environments/core/environment.ts';
+import { integerSetting } from '../environments/core/setting-fields.ts';
 import {
   anyText,
   charactersOf,
@@ -16,12 +17,9 @@ import {
 } from '../environments/core/spaces.ts';
 import { describeWith, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    turns: Type.Integer({ default: 3, minimum: 1, maximum: 100, description: 'Past steps that are shown.' }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  turns: integerSetting(3, [1, 100], 'Past steps that are shown.'),
+});
 type Options = Static<typeof optionsSchema>;
 
 /** A past step: the state before it, what was done and what it paid. */

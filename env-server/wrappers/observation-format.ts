@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { textOfParts } from '../../shared/observation-parts.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE, observedParts } from '../environments/core/drawing/scale.ts';
 import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
 import { list, PART } from '../environments/core/spaces.ts';
@@ -9,25 +9,22 @@ import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const FORMATS = ['grid', 'coord', 'grid_coord', 'image', 'structured', 'parts'] as const;
 
-const optionsSchema = Type.Object(
-  {
-    format: Type.Union(
-      FORMATS.map(format => Type.Literal(format)),
-      {
-        description:
-          'The form that observations take in place of text: structured is an object, image a PNG as data: URL, parts a list of texts and pictures.',
-      },
-    ),
-    size: Type.Optional(
-      Type.Integer({
-        minimum: MIN_PICTURE_SIZE,
-        maximum: MAX_PICTURE_SIZE,
-        description: 'Pixels of the longer side of pictures, in the forms image and parts.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  format: Type.Union(
+    FORMATS.map(format => Type.Literal(format)),
+    {
+      description:
+        'The form that observations take in place of text: structured is an object, image a PNG as data: URL, parts a list of texts and pictures.',
+    },
+  ),
+  size: Type.Optional(
+    Type.Integer({
+      minimum: MIN_PICTURE_SIZE,
+      maximum: MAX_PICTURE_SIZE,
+      description: 'Pixels of the longer side of pictures, in the forms image and parts.',
+    }),
+  ),
+});
 type Options = Static<typeof optionsSchema>;
 
 export const observationFormat: Wrapper = {

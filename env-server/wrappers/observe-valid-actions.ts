@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isParts } from '../../shared/observation-parts.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
 import { observationSpaces } from '../environments/core/environment.ts';
 import { anyText, dict, list, longerText, type Space } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
@@ -8,7 +8,7 @@ import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './laye
 export const observeValidActions: Wrapper = {
   name: 'observe_valid_actions',
   title: 'Adds the actions that are valid now to the observation.',
-  optionsSchema: Type.Object({}, { additionalProperties: false }),
+  optionsSchema: closed({}),
   wrap(environment) {
     const validNow = writtenValidActions(environment);
     if (!validNow) {

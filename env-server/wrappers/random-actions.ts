@@ -1,21 +1,14 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { numberSetting } from '../environments/core/setting-fields.ts';
 import { altered, describeWith, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    probability: Type.Number({
-      default: 0.1,
-      minimum: 0,
-      maximum: 1,
-      description: 'Chance that a random action is done.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  probability: numberSetting(0.1, [0, 1], 'Chance that a random action is done.'),
+});
 type Options = Static<typeof optionsSchema>;
 
 /** Makes any environment stochastic; `info.executed_action` says what was done. */

@@ -1,18 +1,15 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { stepLimit } from '../environments/core/settings.ts';
 import { nested, stepInner, type Wrapper } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    observations: Type.Boolean({
-      default: false,
-      description: 'Whether the text observation before every step is recorded as well.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  observations: Type.Boolean({
+    default: false,
+    description: 'Whether the text observation before every step is recorded as well.',
+  }),
+});
 type Options = Static<typeof optionsSchema>;
 
 type RecordedStep = { readonly action: Json; readonly reward: number; readonly observation?: Json };

@@ -1,14 +1,11 @@
 import type { Static } from 'typebox';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { UnfitWrapper, type Wrapper, withReward } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    min: Type.Number({ default: -1, description: 'Least reward of a step.' }),
-    max: Type.Number({ default: 1, description: 'Greatest reward of a step.' }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  min: Type.Number({ default: -1, description: 'Least reward of a step.' }),
+  max: Type.Number({ default: 1, description: 'Greatest reward of a step.' }),
+});
 type Options = Static<typeof optionsSchema>;
 
 export const rewardClip: Wrapper = {

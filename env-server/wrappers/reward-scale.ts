@@ -1,11 +1,10 @@
 import type { Static } from 'typebox';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { type Wrapper, withReward } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  { factor: Type.Number({ minimum: -1e6, maximum: 1e6, description: 'What rewards are multiplied by.' }) },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  factor: Type.Number({ minimum: -1e6, maximum: 1e6, description: 'What rewards are multiplied by.' }),
+});
 type Options = Static<typeof optionsSchema>;
 
 export const rewardScale: Wrapper = {

@@ -1,13 +1,11 @@
 import type { Static } from 'typebox';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
+import { numberSetting } from '../environments/core/setting-fields.ts';
 import { type Wrapper, withReward } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    penalty: Type.Number({ default: 0.01, minimum: 0, maximum: 1e6, description: 'What every step costs.' }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  penalty: numberSetting(0.01, [0, 1e6], 'What every step costs.'),
+});
 type Options = Static<typeof optionsSchema>;
 
 export const stepPenalty: Wrapper = {

@@ -1,19 +1,12 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed } from '../../shared/schema/type.ts';
+import { numberSetting } from '../environments/core/setting-fields.ts';
 import { describeWith, nested, stepInner, type Wrapper } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  {
-    probability: Type.Number({
-      default: 0.25,
-      minimum: 0,
-      maximum: 1,
-      description: 'Chance that the action before is done again.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  probability: numberSetting(0.25, [0, 1], 'Chance that the action before is done again.'),
+});
 type Options = Static<typeof optionsSchema>;
 /** The last valid action that was done. */
 type StickyState = { readonly last: Json };

@@ -1,15 +1,14 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
-import { Type } from '../../shared/schema/type.ts';
+import { closed, Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
 import { type NestedState, nested, type ResetArguments, restart, type Wrapper } from './layer.ts';
 
-const optionsSchema = Type.Object(
-  { max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }) },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }),
+});
 type Options = Static<typeof optionsSchema>;
 /** Steps of this episode; around `auto_reset` also what the next one needs. */
 type TimeLimitState = { readonly steps: number; readonly beginning?: ResetArguments };

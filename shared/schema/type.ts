@@ -1,4 +1,4 @@
-import type { TSchema } from 'typebox';
+import type { TProperties, TSchema } from 'typebox';
 
 type Library = typeof import('typebox').Type;
 type Options = Readonly<Record<string, unknown>>;
@@ -64,6 +64,10 @@ export const Type = {
     options?: import('typebox').TObjectOptions,
   ): import('typebox').TRecord<typeof ANY_KEY, Value>;
 };
+
+/** An object that rejects unknown keys. */
+export const closed = <P extends TProperties>(properties: P, options: Options = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...options });
 
 function marked(kind: string, keywords: object, options: Options | undefined): object {
   return hide({ ...keywords, ...options }, KIND, kind);

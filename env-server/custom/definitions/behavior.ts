@@ -1,19 +1,13 @@
 import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../../environments/core/actions.ts';
 import type { Description, EnvironmentSpec, ReferencePolicy } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from '../../sessions/episodes/variant.ts';
 import type { WebhookDefinition } from '../remote/definition.ts';
 import type { ScriptDefinition } from '../script/definition.ts';
-import {
-  aboutSpec,
-  closed,
-  DEFAULT_MAX_STEPS,
-  type DefinedActionSpace,
-  stepsSetting,
-} from './definition-parts.ts';
+import { aboutSpec, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
 import { compileLists } from './word-lists.ts';
@@ -125,7 +119,7 @@ function configSchema(given: JsonObject | undefined, maxSteps: number, faults: D
 }
 
 function objectSchema(given: JsonObject | undefined, pointer: string, faults: DefinitionFaults): TObject {
-  if (given === undefined) return Type.Object({}, { additionalProperties: false });
+  if (given === undefined) return closed({});
   if (given.type !== 'object') {
     faults.add(`${pointer}/type`, 'must be object');
     return Type.Object({});

@@ -1,9 +1,10 @@
-import type { Static, TProperties } from 'typebox';
+import type { Static } from 'typebox';
 import { END_NAME } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Ends } from '../../environments/core/ends.ts';
 import type { EnvironmentSpec } from '../../environments/core/environment.ts';
+import { integerSetting } from '../../environments/core/setting-fields.ts';
 
 const VERSION = /-v(\d+)$/;
 
@@ -44,19 +45,9 @@ export const MAX_ACTIONS = 10_000;
 /** Default for the most steps of an episode. */
 export const DEFAULT_MAX_STEPS = 100;
 
-export const closed = <P extends TProperties>(
-  properties: P,
-  options: { title?: string; description?: string } = {},
-) => Type.Object(properties, { additionalProperties: false, ...options });
-
 /** `max_steps` of a configuration: sessions may ask for fewer than the definition allows. */
 export const stepsSetting = (maxSteps: number) =>
-  Type.Integer({
-    default: maxSteps,
-    minimum: 1,
-    maximum: maxSteps,
-    description: 'Steps before truncation.',
-  });
+  integerSetting(maxSteps, [1, maxSteps], 'Steps before truncation.');
 
 /** Most keys of a bag. */
 const MAX_KEYS = 1000;

@@ -1,5 +1,5 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import {
   OpenEnvDefinition,
   OrsDefinition,
@@ -9,7 +9,7 @@ import {
 } from '../remote/definition.ts';
 import { ScriptDefinition } from '../script/definition.ts';
 import { TabularDefinition } from '../tabular/definition.ts';
-import { about, bag, closed, NAME_LENGTH, Wrappers } from './definition-parts.ts';
+import { about, bag, NAME_LENGTH, Wrappers } from './definition-parts.ts';
 
 export const ComposedDefinition = closed(
   {

@@ -1,15 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
-import {
-  about,
-  bag,
-  behavior,
-  closed,
-  NAME_LENGTH,
-  task,
-  Wrappers,
-} from '../definitions/definition-parts.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { about, bag, behavior, NAME_LENGTH, task, Wrappers } from '../definitions/definition-parts.ts';
 import { wordLists } from '../definitions/word-lists.ts';
 import { DEFAULT_CONNECTIONS } from './endpoint.ts';
 import { MAX_REQUESTS } from './network.ts';

@@ -1,11 +1,12 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { newId } from '../../sessions/ids.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
-import { aboutSpec, closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
 import type { OpenEnvDefinition } from './definition.ts';

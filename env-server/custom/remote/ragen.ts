@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Ends } from '../../environments/core/ends.ts';
 import type {
   AnyEnvironment,
@@ -11,7 +11,7 @@ import type { Space } from '../../environments/core/spaces.ts';
 import { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
-import { aboutSpec, closed, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import { aboutSpec, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';

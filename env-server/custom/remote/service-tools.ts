@@ -1,6 +1,6 @@
 import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
@@ -103,7 +103,7 @@ function parametersOf(schema: JsonObject | null): TObject {
     const known = faults.none ? compiled : Type.Unknown(descriptionOf(node));
     properties[key] = required.has(key) ? known : Type.Optional(known);
   }
-  return Type.Object(properties, { additionalProperties: false });
+  return closed(properties);
 }
 
 const descriptionOf = (node: Json): { description?: string } =>

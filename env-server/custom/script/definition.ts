@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
-import { behavior, closed, task } from '../definitions/definition-parts.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { behavior, task } from '../definitions/definition-parts.ts';
 import { wordLists } from '../definitions/word-lists.ts';
 
 export const MAX_SOURCE_LENGTH = 256 * 1024;

@@ -1,13 +1,6 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
-import {
-  closed,
-  EndName,
-  MAX_TEXT_LENGTH,
-  NAME_LENGTH,
-  REWARD,
-  task,
-} from '../definitions/definition-parts.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { EndName, MAX_TEXT_LENGTH, NAME_LENGTH, REWARD, task } from '../definitions/definition-parts.ts';
 
 const MAX_STATES = 20_000;
 const MAX_ACTIONS = 1000;

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { namedActions } from '../../environments/core/actions.ts';
 import type { Ends } from '../../environments/core/ends.ts';
@@ -14,7 +14,7 @@ import {
   type StepInfo,
 } from '../../environments/core/environment.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
-import { aboutSpec, closed, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import type { TabularDefinition } from './definition.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 
@@ -112,10 +112,9 @@ function successOf({ from, to, probability }: Tables, branch: number, successes:
 
 const MAX_VOCABULARY = 2000;
 
-const optionsSchema = Type.Object(
-  { start: Type.Optional(Type.String({ description: 'Name of the state to start in.' })) },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  start: Type.Optional(Type.String({ description: 'Name of the state to start in.' })),
+});
 type Options = Static<typeof optionsSchema>;
 type Config = { readonly max_steps: number };
 

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import {
   type Description,
   type Environment,
@@ -12,6 +12,7 @@ import {
   type StepInfo,
   type Transition,
 } from '../core/environment.ts';
+import { choiceSetting, numberSetting } from '../core/setting-fields.ts';
 import { choice, dict, LINES, number, type ObservationSpaces, orNull, text, tuple } from '../core/spaces.ts';
 
 /** Professions, the settled one first and the daring one second. */
@@ -48,49 +49,29 @@ const JOIN = 'or';
 /** Steps before truncation: a name that is not an arm pulls nothing and may be followed by a valid one. */
 const MAX_ATTEMPTS = 10;
 
-const configSchema = Type.Object(
-  {
-    split: Type.Union([Type.Literal('train'), Type.Literal('test')], {
-      default: 'train',
-      description: 'Which pairs of names are used: 12 for training, 8 others for tests.',
-    }),
-    low_reward: Type.Number({
-      default: 0.1,
-      minimum: -100,
-      maximum: 100,
-      description: 'What the low arm always pays.',
-    }),
-    high_reward: Type.Number({
-      default: 1,
-      minimum: -100,
-      maximum: 100,
-      description: 'What the high arm pays when it does.',
-    }),
-    high_probability: Type.Number({
-      default: 0.25,
-      minimum: 0,
-      maximum: 1,
-      description: 'How often the high arm pays; otherwise it pays 0.',
-    }),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  split: choiceSetting(
+    ['train', 'test'],
+    'train',
+    'Which pairs of names are used: 12 for training, 8 others for tests.',
+  ),
+  low_reward: numberSetting(0.1, [-100, 100], 'What the low arm always pays.'),
+  high_reward: numberSetting(1, [-100, 100], 'What the high arm pays when it does.'),
+  high_probability: numberSetting(0.25, [0, 1], 'How often the high arm pays; otherwise it pays 0.'),
+});
 
 const name = (description: string) =>
   Type.Optional(Type.String({ pattern: '^\\S+$', maxLength: MAX_NAME_LENGTH, description }));
 
-const optionsSchema = Type.Object(
-  {
-    low: name('Name of the low arm.'),
-    high: name('Name of the high arm.'),
-    first: Type.Optional(
-      Type.Union([Type.Literal('low'), Type.Literal('high')], {
-        description: 'The arm that is named first.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  low: name('Name of the low arm.'),
+  high: name('Name of the high arm.'),
+  first: Type.Optional(
+    Type.Union([Type.Literal('low'), Type.Literal('high')], {
+      description: 'The arm that is named first.',
+    }),
+  ),
+});
 
 export type BanditConfig = Static<typeof configSchema>;
 type BanditOptions = Static<typeof optionsSchema>;

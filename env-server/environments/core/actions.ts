@@ -1,7 +1,7 @@
 import type { TProperties } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { ActionTool, ReferencePolicy } from './environment.ts';
 import type { Space } from './spaces.ts';
 
@@ -20,7 +20,7 @@ export function textTool<Name extends string>(
   return {
     name,
     description,
-    parameters: Type.Object(properties, { additionalProperties: false }),
+    parameters: closed(properties),
     action: given => action(given as { readonly [name in Name]: string }),
   };
 }

@@ -1,4 +1,4 @@
-import { Type } from '../../../shared/schema/type.ts';
+import { choiceSetting } from './setting-fields.ts';
 
 /**
  * The eight rotations and mirror images of a board: for each the cells of the board in the order in which the image
@@ -60,13 +60,10 @@ const VALIDATION_BUCKET = 0;
 const TEST_BUCKET = 1;
 
 /** The configuration key of environments that generate their levels. */
-export const splitSchema = Type.Union(
-  SPLITS.map(split => Type.Literal(split)),
-  {
-    default: 'any',
-    description:
-      'Draws only levels of this part: every level belongs to train (8 of 10), validation or test by a hash of what makes it the same, mirror images included, so the parts never overlap.',
-  },
+export const splitSchema = choiceSetting(
+  SPLITS,
+  'any',
+  'Draws only levels of this part: every level belongs to train (8 of 10), validation or test by a hash of what makes it the same, mirror images included, so the parts never overlap.',
 );
 
 export const SPLIT_PRESETS = {

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { dataFile } from '../core/datasets/question.ts';
 import { readRecords } from '../core/datasets/records.ts';
 import {
@@ -14,6 +14,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
+import { choiceSetting, integerSetting } from '../core/setting-fields.ts';
 import { COUNT, dict, LINES, list, number, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { isInSplit, splitSchema } from '../core/splits.ts';
 import { type Puzzle, puzzleKey, readPuzzle } from './data.ts';
@@ -22,44 +23,33 @@ import { solve, solveBySigns } from './solver.ts';
 const count = (fallback: number, description: string) =>
   Type.Integer({ default: fallback, minimum: 2, maximum: 6, description });
 
-const configSchema = Type.Object(
-  {
-    min_nums: count(3, 'Fewest numbers of a generated puzzle.'),
-    max_nums: count(4, 'Most numbers of a generated puzzle.'),
-    max_number: Type.Integer({ default: 99, minimum: 1, maximum: 1000, description: 'Greatest number.' }),
-    max_target: Type.Integer({
-      default: 100,
-      minimum: 1,
-      maximum: 1_000_000,
-      description: 'Greatest target.',
-    }),
-    operators: Type.Union([Type.Literal('all'), Type.Literal('plus_minus')], {
-      default: 'all',
-      description:
-        'Operators a puzzle needs at most. With plus_minus, rows of a data file that + and − cannot solve are left out, as RAGEN does.',
-    }),
-    split: splitSchema,
-    data: dataFile(
-      'File of puzzles instead of generated ones: .jsonl, .json or .parquet with the fields nums and target.',
-    ),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  min_nums: count(3, 'Fewest numbers of a generated puzzle.'),
+  max_nums: count(4, 'Most numbers of a generated puzzle.'),
+  max_number: integerSetting(99, [1, 1000], 'Greatest number.'),
+  max_target: integerSetting(100, [1, 1_000_000], 'Greatest target.'),
+  operators: choiceSetting(
+    ['all', 'plus_minus'],
+    'all',
+    'Operators a puzzle needs at most. With plus_minus, rows of a data file that + and − cannot solve are left out, as RAGEN does.',
+  ),
+  split: splitSchema,
+  data: dataFile(
+    'File of puzzles instead of generated ones: .jsonl, .json or .parquet with the fields nums and target.',
+  ),
+});
 
-const optionsSchema = Type.Object(
-  {
-    nums: Type.Optional(
-      Type.Array(Type.Integer({ minimum: 0, maximum: 1_000_000 }), {
-        minItems: 1,
-        maxItems: 6,
-        description: 'The numbers; goes with target.',
-      }),
-    ),
-    target: Type.Optional(Type.Number({ description: 'The target; goes with nums.' })),
-    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Row of the data file, from 0.' })),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  nums: Type.Optional(
+    Type.Array(Type.Integer({ minimum: 0, maximum: 1_000_000 }), {
+      minItems: 1,
+      maxItems: 6,
+      description: 'The numbers; goes with target.',
+    }),
+  ),
+  target: Type.Optional(Type.Number({ description: 'The target; goes with nums.' })),
+  index: Type.Optional(Type.Integer({ minimum: 0, description: 'Row of the data file, from 0.' })),
+});
 
 type CountdownConfig = Static<typeof configSchema>;
 type CountdownOptions = Static<typeof optionsSchema>;

@@ -1,9 +1,10 @@
 import { availableParallelism } from 'node:os';
 import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { InvalidConfig } from '../core/environment.ts';
+import { integerSetting, numberSetting } from '../core/setting-fields.ts';
 import { splitSchema } from '../core/splits.ts';
 import type { QueueLimits } from './sandbox/pool.ts';
 import type { JobLimits } from './sandbox/sandbox.ts';
@@ -68,85 +69,56 @@ export function queueLimits(): QueueLimits {
 
 export const MAX_STATEMENT_LENGTH = 100_000;
 
-export const configSchema = Type.Object(
-  {
-    split: splitSchema,
-    data: dataFile(
-      'File of tasks instead of the shipped ones: .jsonl, .json or .parquet in the form of DeepCoder (problem, tests, starter_code, metadata).',
-    ),
-    cpu_s: Type.Integer({
-      default: 4,
-      minimum: 1,
-      maximum: 60,
-      description: 'Processor seconds for one test.',
-    }),
-    wall_s: Type.Number({ default: 6, minimum: 0.1, maximum: 120, description: 'Seconds for one test.' }),
-    total_s: Type.Number({
-      default: 30,
-      minimum: 0.1,
-      maximum: 600,
-      description: 'Seconds for all tests of a program.',
-    }),
-    memory_mb: Type.Integer({
-      default: 256,
-      minimum: 64,
-      maximum: 4096,
-      description: 'Memory of a test, in MiB.',
-    }),
-    output_bytes: Type.Integer({
-      default: 1_000_000,
-      minimum: 100,
-      maximum: 64_000_000,
-      description: 'What a test may print.',
-    }),
-  },
-  { additionalProperties: false },
-);
+export const configSchema = closed({
+  split: splitSchema,
+  data: dataFile(
+    'File of tasks instead of the shipped ones: .jsonl, .json or .parquet in the form of DeepCoder (problem, tests, starter_code, metadata).',
+  ),
+  cpu_s: integerSetting(4, [1, 60], 'Processor seconds for one test.'),
+  wall_s: numberSetting(6, [0.1, 120], 'Seconds for one test.'),
+  total_s: numberSetting(30, [0.1, 600], 'Seconds for all tests of a program.'),
+  memory_mb: integerSetting(256, [64, 4096], 'Memory of a test, in MiB.'),
+  output_bytes: integerSetting(1_000_000, [100, 64_000_000], 'What a test may print.'),
+});
 
 const jsonValue = Type.Unsafe<Json>({});
 
-export const optionsSchema = Type.Object(
-  {
-    name: Type.Optional(
-      Type.Union(
-        TASKS.map(task => Type.Literal(task.name)),
-        { description: 'A shipped task.' },
-      ),
+export const optionsSchema = closed({
+  name: Type.Optional(
+    Type.Union(
+      TASKS.map(task => Type.Literal(task.name)),
+      { description: 'A shipped task.' },
     ),
-    index: indexOption('Task within the split, from 0.'),
-    statement: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: MAX_STATEMENT_LENGTH,
-        description: 'A task of your own; goes with tests.',
-      }),
+  ),
+  index: indexOption('Task within the split, from 0.'),
+  statement: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: MAX_STATEMENT_LENGTH,
+      description: 'A task of your own; goes with tests.',
+    }),
+  ),
+  entry: Type.Optional(
+    Type.String({
+      pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
+      maxLength: 100,
+      description: 'The function that its tests call.',
+    }),
+  ),
+  tests: Type.Optional(
+    Type.Array(
+      Type.Union([
+        closed({ input: Type.String(), output: Type.String() }),
+        closed({ arguments: Type.Array(jsonValue), result: jsonValue }),
+      ]),
+      {
+        minItems: 1,
+        maxItems: 1000,
+        description: 'Input and output, or arguments and result where there is an entry.',
+      },
     ),
-    entry: Type.Optional(
-      Type.String({
-        pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
-        maxLength: 100,
-        description: 'The function that its tests call.',
-      }),
-    ),
-    tests: Type.Optional(
-      Type.Array(
-        Type.Union([
-          Type.Object({ input: Type.String(), output: Type.String() }, { additionalProperties: false }),
-          Type.Object(
-            { arguments: Type.Array(jsonValue), result: jsonValue },
-            { additionalProperties: false },
-          ),
-        ]),
-        {
-          minItems: 1,
-          maxItems: 1000,
-          description: 'Input and output, or arguments and result where there is an entry.',
-        },
-      ),
-    ),
-  },
-  { additionalProperties: false },
-);
+  ),
+});
 
 export type DeepCoderConfig = Static<typeof configSchema>;
 export type DeepCoderOptions = Static<typeof optionsSchema>;

@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import {
@@ -10,6 +10,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
+import { integerSetting, numberSetting } from '../core/setting-fields.ts';
 import { COUNT, choice, dict, integers, list, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 
@@ -158,38 +159,22 @@ const MAX_TILE = 2 ** 17;
 /** Most characters of a board with the lines below it. */
 const MAX_OBSERVATION_LENGTH = 1024;
 
-const configSchema = Type.Object(
-  {
-    size: Type.Integer({ default: 4, minimum: 3, maximum: 6, description: 'Rows and columns.' }),
-    p_two: Type.Number({
-      default: 0.9,
-      minimum: 0,
-      maximum: 1,
-      description: 'Chance that a new tile is a 2; otherwise it is a 4.',
-    }),
-    win_tile: Type.Integer({
-      default: 2048,
-      minimum: 8,
-      maximum: MAX_TILE,
-      description: 'Success is a tile of at least this value.',
-    }),
-    split: splitSchema,
-    max_steps: Type.Integer({ default: 5000, minimum: 1, description: 'Moves before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  size: integerSetting(4, [3, 6], 'Rows and columns.'),
+  p_two: numberSetting(0.9, [0, 1], 'Chance that a new tile is a 2; otherwise it is a 4.'),
+  win_tile: integerSetting(2048, [8, MAX_TILE], 'Success is a tile of at least this value.'),
+  split: splitSchema,
+  max_steps: integerSetting(5000, [1], 'Moves before truncation.'),
+});
 
-const optionsSchema = Type.Object(
-  {
-    grid: Type.Optional(
-      Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TILE })), {
-        description: 'Rows of tiles, 0 for an empty cell.',
-      }),
-    ),
-    score: Type.Optional(Type.Integer({ minimum: 0, description: 'Score so far.' })),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  grid: Type.Optional(
+    Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TILE })), {
+      description: 'Rows of tiles, 0 for an empty cell.',
+    }),
+  ),
+  score: Type.Optional(Type.Integer({ minimum: 0, description: 'Score so far.' })),
+});
 
 type Game2048Config = Static<typeof configSchema>;
 type Game2048Options = Static<typeof optionsSchema>;

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import {
   dataFile,
   MARKED_QUESTION,
@@ -14,25 +14,21 @@ import { chooseRecord, InvalidField, textField } from '../core/datasets/records.
 import { drawWordProblem } from '../core/datasets/word-problems.ts';
 import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { integerSetting } from '../core/setting-fields.ts';
 import { dict, FLAG, list } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 
 const MAX_STEPS = 5;
 
-const configSchema = Type.Object(
-  {
-    split: splitSchema,
-    data: dataFile(
-      'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
-    ),
-    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Answers before truncation.' }),
-  },
-  { additionalProperties: false },
-);
-
-const optionsSchema = Type.Object(questionOptions('The right answer; goes with question.'), {
-  additionalProperties: false,
+const configSchema = closed({
+  split: splitSchema,
+  data: dataFile(
+    'File of questions instead of generated ones: .jsonl, .json or .parquet with the fields query and response, as MetaMathQA is published.',
+  ),
+  max_steps: integerSetting(MAX_STEPS, [1], 'Answers before truncation.'),
 });
+
+const optionsSchema = closed(questionOptions('The right answer; goes with question.'));
 
 type MathWordProblemsConfig = Static<typeof configSchema>;
 type MathWordProblemsOptions = Static<typeof optionsSchema>;

@@ -1,9 +1,10 @@
 import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
+import { integerSetting } from '../core/setting-fields.ts';
 import { inScheduledSlices, type Sliced } from '../core/slices.ts';
 import { charactersOf, dict, integers, LINES, type Space, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
@@ -166,37 +167,30 @@ const MAX_OBSERVATION_LENGTH = 256;
 
 type RubiksCubeState = { readonly cube: Cube };
 
-const configSchema = Type.Object(
-  {
-    scramble_length: Type.Integer({
-      default: 1,
-      minimum: 1,
-      maximum: MAX_SCRAMBLE,
-      description: 'Random quarter turns applied to a solved cube; drawn again when they leave it solved.',
-    }),
-    split: splitSchema,
-    max_steps: Type.Integer({ default: 20, minimum: 1, description: 'Turns before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  scramble_length: integerSetting(
+    1,
+    [1, MAX_SCRAMBLE],
+    'Random quarter turns applied to a solved cube; drawn again when they leave it solved.',
+  ),
+  split: splitSchema,
+  max_steps: integerSetting(20, [1], 'Turns before truncation.'),
+});
 
-const optionsSchema = Type.Object(
-  {
-    scramble: Type.Optional(
-      Type.Array(Type.Union(ACTIONS.names.map(name => Type.Literal(name))), {
-        maxItems: 1000,
-        description: 'Turns applied to a solved cube.',
-      }),
-    ),
-    stickers: Type.Optional(
-      Type.String({
-        pattern: `^[${COLORS}]{${STICKERS}}$`,
-        description: 'Colours of the faces U L F R B D, four letters each, row by row.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  scramble: Type.Optional(
+    Type.Array(Type.Union(ACTIONS.names.map(name => Type.Literal(name))), {
+      maxItems: 1000,
+      description: 'Turns applied to a solved cube.',
+    }),
+  ),
+  stickers: Type.Optional(
+    Type.String({
+      pattern: `^[${COLORS}]{${STICKERS}}$`,
+      description: 'Colours of the faces U L F R B D, four letters each, row by row.',
+    }),
+  ),
+});
 
 type RubiksCubeConfig = Static<typeof configSchema>;
 type RubiksCubeOptions = Static<typeof optionsSchema>;

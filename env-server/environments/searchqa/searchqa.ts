@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { InvalidField, partOf, pick, readRecords, textField } from '../core/datasets/records.ts';
@@ -14,6 +14,7 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
+import { integerSetting } from '../core/setting-fields.ts';
 import { dict, LINES, list, number, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
@@ -41,72 +42,47 @@ const TOOLS: readonly ActionTool[] = [
   ),
 ];
 
-const configSchema = Type.Object(
-  {
-    split: splitSchema,
-    data: dataFile(
-      'File of questions: .jsonl, .json or .parquet with question and answer (or ground_truth, a text or a list).',
+const configSchema = closed({
+  split: splitSchema,
+  data: dataFile(
+    'File of questions: .jsonl, .json or .parquet with question and answer (or ground_truth, a text or a list).',
+  ),
+  corpus: dataFile(
+    'File of documents that is searched: .jsonl, .json or .parquet with text (or contents), title and id.',
+  ),
+  retriever: Type.Optional(
+    closed(
+      {
+        url: Type.String({
+          minLength: 1,
+          maxLength: 2048,
+          description: 'Address of a retriever to search instead of a corpus.',
+        }),
+        timeout_ms: integerSetting(5000, [1, 120_000], 'Time for one search.'),
+      },
+      {
+        description: 'A service that answers GET /health and POST /retrieve {query, top_k}.',
+      },
     ),
-    corpus: dataFile(
-      'File of documents that is searched: .jsonl, .json or .parquet with text (or contents), title and id.',
-    ),
-    retriever: Type.Optional(
-      Type.Object(
-        {
-          url: Type.String({
-            minLength: 1,
-            maxLength: 2048,
-            description: 'Address of a retriever to search instead of a corpus.',
-          }),
-          timeout_ms: Type.Integer({
-            default: 5000,
-            minimum: 1,
-            maximum: 120_000,
-            description: 'Time for one search.',
-          }),
-        },
-        {
-          additionalProperties: false,
-          description: 'A service that answers GET /health and POST /retrieve {query, top_k}.',
-        },
-      ),
-    ),
-    max_documents: Type.Integer({
-      default: 5,
-      minimum: 1,
-      maximum: 50,
-      description: 'Documents shown for a search.',
-    }),
-    max_document_chars: Type.Integer({
-      default: 800,
-      minimum: 50,
-      description: 'Characters shown of a document.',
-    }),
-    max_result_chars: Type.Integer({
-      default: 4000,
-      minimum: 50,
-      description: 'Characters shown of all documents.',
-    }),
-    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+  ),
+  max_documents: integerSetting(5, [1, 50], 'Documents shown for a search.'),
+  max_document_chars: integerSetting(800, [50], 'Characters shown of a document.'),
+  max_result_chars: integerSetting(4000, [50], 'Characters shown of all documents.'),
+  max_steps: integerSetting(MAX_STEPS, [1], 'Actions before truncation.'),
+});
 
-const optionsSchema = Type.Object(
-  {
-    question: Type.Optional(
-      Type.String({ minLength: 1, maxLength: MAX_ACTION_LENGTH, description: 'Goes with answers.' }),
-    ),
-    answers: Type.Optional(
-      Type.Array(Type.String({ pattern: '\\S' }), {
-        minItems: 1,
-        description: 'Right answers to the pinned question.',
-      }),
-    ),
-    index: indexOption('Question within the split, from 0.'),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  question: Type.Optional(
+    Type.String({ minLength: 1, maxLength: MAX_ACTION_LENGTH, description: 'Goes with answers.' }),
+  ),
+  answers: Type.Optional(
+    Type.Array(Type.String({ pattern: '\\S' }), {
+      minItems: 1,
+      description: 'Right answers to the pinned question.',
+    }),
+  ),
+  index: indexOption('Question within the split, from 0.'),
+});
 
 type SearchQaConfig = Static<typeof configSchema>;
 type SearchQaOptions = Static<typeof optionsSchema>;

@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { integerSetting } from '../core/setting-fields.ts';
 import { splitSchema } from '../core/splits.ts';
 import {
   type Cell,
@@ -40,57 +41,42 @@ const MAX_ROOM = 20;
 const questionKind = Type.Union(QUESTION_KINDS.map(kind => Type.Literal(kind)));
 const cell = Type.Integer({ minimum: 0, maximum: MAX_ROOM - 1 });
 
-export const configSchema = Type.Object(
-  {
-    size: Type.Integer({
-      default: 8,
-      minimum: 4,
-      maximum: MAX_ROOM,
-      description: 'Rows and columns of the room.',
-    }),
-    things: Type.Integer({
-      default: 5,
-      minimum: 3,
-      maximum: NAMES.length,
-      description: 'Things in the room.',
-    }),
-    questions: Type.Array(questionKind, {
-      default: [...QUESTION_KINDS],
-      minItems: 1,
-      uniqueItems: true,
-      description: 'Kinds of question that are asked.',
-    }),
-    split: splitSchema,
-    max_steps: Type.Integer({ default: 20, minimum: 1, description: 'Actions before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+export const configSchema = closed({
+  size: integerSetting(8, [4, MAX_ROOM], 'Rows and columns of the room.'),
+  things: integerSetting(5, [3, NAMES.length], 'Things in the room.'),
+  questions: Type.Array(questionKind, {
+    default: [...QUESTION_KINDS],
+    minItems: 1,
+    uniqueItems: true,
+    description: 'Kinds of question that are asked.',
+  }),
+  split: splitSchema,
+  max_steps: integerSetting(20, [1], 'Actions before truncation.'),
+});
 
-export const optionsSchema = Type.Object(
-  {
-    things: Type.Optional(
-      Type.Array(
-        Type.Object(
-          { name: Type.String({ pattern: '^[A-Za-z][A-Za-z -]*$', maxLength: 40 }), row: cell, col: cell },
-          { additionalProperties: false },
-        ),
-        {
-          minItems: 3,
-          maxItems: 40,
-          description: 'What stands where, rows from north and columns from west, from 0.',
-        },
-      ),
+export const optionsSchema = closed({
+  things: Type.Optional(
+    Type.Array(
+      closed({
+        name: Type.String({ pattern: '^[A-Za-z][A-Za-z -]*$', maxLength: 40 }),
+        row: cell,
+        col: cell,
+      }),
+      {
+        minItems: 3,
+        maxItems: 40,
+        description: 'What stands where, rows from north and columns from west, from 0.',
+      },
     ),
-    position: Type.Optional(
-      Type.Array(cell, { minItems: 2, maxItems: 2, description: 'Row and column where the player starts.' }),
-    ),
-    facing: Type.Optional(Type.Union(FACINGS.map(facing => Type.Literal(facing)))),
-    question: Type.Optional(
-      Type.String({ maxLength: 500, description: 'The question, word for word one that the room allows.' }),
-    ),
-  },
-  { additionalProperties: false },
-);
+  ),
+  position: Type.Optional(
+    Type.Array(cell, { minItems: 2, maxItems: 2, description: 'Row and column where the player starts.' }),
+  ),
+  facing: Type.Optional(Type.Union(FACINGS.map(facing => Type.Literal(facing)))),
+  question: Type.Optional(
+    Type.String({ maxLength: 500, description: 'The question, word for word one that the room allows.' }),
+  ),
+});
 
 export type SpatialConfig = Static<typeof configSchema>;
 export type SpatialOptions = Static<typeof optionsSchema>;

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import {
   dataFile,
   MARKED_QUESTION,
@@ -14,6 +14,7 @@ import { chooseRecord, InvalidField, textField } from '../core/datasets/records.
 import { drawWordProblem } from '../core/datasets/word-problems.ts';
 import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { choiceSetting } from '../core/setting-fields.ts';
 import { dict, FLAG, list, orNull } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { readQuestion } from '../mathwordproblems/mathwordproblems.ts';
@@ -180,33 +181,24 @@ function product(rng: Random): QuestionDraft {
   };
 }
 
-const configSchema = Type.Object(
-  {
-    kind: Type.Union(
-      KINDS.map(kind => Type.Literal(kind)),
-      { default: 'mixed', description: 'What kind of question is generated.' },
-    ),
-    split: splitSchema,
-    data: dataFile(
-      'File of questions instead of generated ones: .jsonl, .json or .parquet in the form of MetaMathQA (query, response), GSM8K (question, answer with ####) or MMLU (question, choices, answer).',
-    ),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  kind: choiceSetting(KINDS, 'mixed', 'What kind of question is generated.'),
+  split: splitSchema,
+  data: dataFile(
+    'File of questions instead of generated ones: .jsonl, .json or .parquet in the form of MetaMathQA (query, response), GSM8K (question, answer with ####) or MMLU (question, choices, answer).',
+  ),
+});
 
-const optionsSchema = Type.Object(
-  {
-    ...questionOptions('The right answer; a letter with choices.'),
-    choices: Type.Optional(
-      Type.Array(Type.String({ minLength: 1 }), {
-        minItems: 2,
-        maxItems: LETTERS.length,
-        description: 'Choices of the pinned question.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  ...questionOptions('The right answer; a letter with choices.'),
+  choices: Type.Optional(
+    Type.Array(Type.String({ minLength: 1 }), {
+      minItems: 2,
+      maxItems: LETTERS.length,
+      description: 'Choices of the pinned question.',
+    }),
+  ),
+});
 
 type StaticQaConfig = Static<typeof configSchema>;
 type StaticQaOptions = Static<typeof optionsSchema>;

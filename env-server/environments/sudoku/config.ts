@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { choiceSetting } from '../core/setting-fields.ts';
 import { splitSchema } from '../core/splits.ts';
 import { SIZES } from './board.ts';
 
@@ -8,26 +9,21 @@ export const BLANK_SHARES = { easy: 0.4, medium: 0.5, hard: 0.6 } as const;
 /** Placements allowed for each cell that is empty at the start. */
 export const STEPS_PER_BLANK = 2;
 
-export const configSchema = Type.Object(
-  {
-    size: Type.Union(
-      SIZES.map(size => Type.Literal(size)),
-      { default: 4, description: 'Side of the board.' },
-    ),
-    difficulty: Type.Union([Type.Literal('easy'), Type.Literal('medium'), Type.Literal('hard')], {
-      default: 'easy',
-      description: 'Empties 40, 50 or 60 % of the cells, always leaving one solution.',
+export const configSchema = closed({
+  size: choiceSetting(SIZES, 4, 'Side of the board.'),
+  difficulty: choiceSetting(
+    ['easy', 'medium', 'hard'],
+    'easy',
+    'Empties 40, 50 or 60 % of the cells, always leaving one solution.',
+  ),
+  split: splitSchema,
+  max_steps: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description: 'Placements allowed, refused ones included; twice the empty cells when absent.',
     }),
-    split: splitSchema,
-    max_steps: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        description: 'Placements allowed, refused ones included; twice the empty cells when absent.',
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+  ),
+});
 
 const rowsSchema = (description: string) =>
   Type.Array(Type.Array(Type.Integer({ minimum: 0, maximum: 16 })), {
@@ -36,16 +32,13 @@ const rowsSchema = (description: string) =>
     description,
   });
 
-export const optionsSchema = Type.Object(
-  {
-    puzzle: Type.Optional(rowsSchema('The givens row by row, 0 for an empty cell.')),
-    solution: Type.Optional(
-      rowsSchema('The full board that placements are compared with; needed only where several exist.'),
-    ),
-    grid: Type.Optional(rowsSchema('The board in play, when it starts with more than the givens.')),
-  },
-  { additionalProperties: false },
-);
+export const optionsSchema = closed({
+  puzzle: Type.Optional(rowsSchema('The givens row by row, 0 for an empty cell.')),
+  solution: Type.Optional(
+    rowsSchema('The full board that placements are compared with; needed only where several exist.'),
+  ),
+  grid: Type.Optional(rowsSchema('The board in play, when it starts with more than the givens.')),
+});
 
 export type SudokuConfig = Static<typeof configSchema>;
 export type SudokuOptions = Static<typeof optionsSchema>;

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
 import {
   type ActionTool,
@@ -11,6 +11,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
+import { integerSetting } from '../core/setting-fields.ts';
 import { choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';
@@ -163,52 +164,43 @@ const MAX_STEPS = 50;
 /** Most characters of a report with the possible actions. */
 const MAX_OBSERVATION_LENGTH = 8192;
 
-const configSchema = Type.Object(
-  {
-    tasks: Type.Array(Type.Union(TASK_TYPES.map(type => Type.Literal(type))), {
-      default: [...TASK_TYPES],
-      minItems: 1,
-      uniqueItems: true,
-      description: 'Types of task that are drawn.',
-    }),
-    split: splitSchema,
-    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  tasks: Type.Array(Type.Union(TASK_TYPES.map(type => Type.Literal(type))), {
+    default: [...TASK_TYPES],
+    minItems: 1,
+    uniqueItems: true,
+    description: 'Types of task that are drawn.',
+  }),
+  split: splitSchema,
+  max_steps: integerSetting(MAX_STEPS, [1], 'Actions before truncation.'),
+});
 
 const name = (kinds: { readonly [kind: string]: object }) =>
   Type.String({ pattern: `^(?:${Object.keys(kinds).join('|')}) [1-9][0-9]?$` });
 
-const optionsSchema = Type.Object(
-  {
-    room: Type.Optional(Type.Union(Object.keys(ROOMS).map(room => Type.Literal(room)))),
-    receptacles: Type.Optional(
-      Type.Array(name(RECEPTACLES), {
-        minItems: 1,
-        maxItems: 60,
-        uniqueItems: true,
-        description: 'Names such as `drawer 2`.',
-      }),
-    ),
-    things: Type.Optional(
-      Type.Record(name(THINGS), Type.String(), {
-        description: 'Receptacle of every thing: `{"apple 1": "fridge 1"}`.',
-      }),
-    ),
-    task: Type.Optional(
-      Type.Object(
-        {
-          type: Type.Union(TASK_TYPES.map(type => Type.Literal(type))),
-          thing: Type.String({ description: 'Kind of thing, e.g. `apple`.' }),
-          receptacle: Type.String({ description: 'Kind of receptacle, or `desklamp`.' }),
-        },
-        { additionalProperties: false },
-      ),
-    ),
-  },
-  { additionalProperties: false },
-);
+const optionsSchema = closed({
+  room: Type.Optional(Type.Union(Object.keys(ROOMS).map(room => Type.Literal(room)))),
+  receptacles: Type.Optional(
+    Type.Array(name(RECEPTACLES), {
+      minItems: 1,
+      maxItems: 60,
+      uniqueItems: true,
+      description: 'Names such as `drawer 2`.',
+    }),
+  ),
+  things: Type.Optional(
+    Type.Record(name(THINGS), Type.String(), {
+      description: 'Receptacle of every thing: `{"apple 1": "fridge 1"}`.',
+    }),
+  ),
+  task: Type.Optional(
+    closed({
+      type: Type.Union(TASK_TYPES.map(type => Type.Literal(type))),
+      thing: Type.String({ description: 'Kind of thing, e.g. `apple`.' }),
+      receptacle: Type.String({ description: 'Kind of receptacle, or `desklamp`.' }),
+    }),
+  ),
+});
 
 type TextHouseholdConfig = Static<typeof configSchema>;
 type TextHouseholdOptions = Static<typeof optionsSchema>;

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
 import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { pick } from '../core/datasets/records.ts';
@@ -15,6 +15,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
+import { choiceSetting, integerSetting } from '../core/setting-fields.ts';
 import { COUNT, choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, SPLITS } from '../core/splits.ts';
 import type { Goal, Product } from './catalog.ts';
@@ -115,48 +116,40 @@ const TOOLS: readonly ActionTool[] = [
   ),
 ];
 
-const configSchema = Type.Object(
-  {
-    reward_mode: Type.Union([Type.Literal('strict'), Type.Literal('partial')], {
-      default: 'strict',
-      description: 'strict pays 1 for a perfect purchase and else 0; partial pays the fraction that fits.',
-    }),
-    split: Type.Union(
-      SPLITS.map(split => Type.Literal(split)),
-      {
-        default: 'any',
-        description:
-          'The first 500 goals are for tests, the next 1,000 for validation, the rest for training; of a small set at most 1/12 and 1/6.',
-      },
-    ),
-    products: dataFile(
-      'File of products in the public WebShop form (items_shuffle.json), instead of the generated shop.',
-    ),
-    attributes: dataFile('File of attributes and instructions by ASIN (items_ins_v2.json).'),
-    instructions: dataFile("File of people's instructions by ASIN (items_human_ins.json)."),
-    max_steps: Type.Integer({ default: MAX_STEPS, minimum: 1, description: 'Actions before truncation.' }),
-  },
-  { additionalProperties: false },
-);
+const configSchema = closed({
+  reward_mode: choiceSetting(
+    ['strict', 'partial'],
+    'strict',
+    'strict pays 1 for a perfect purchase and else 0; partial pays the fraction that fits.',
+  ),
+  split: choiceSetting(
+    SPLITS,
+    'any',
+    'The first 500 goals are for tests, the next 1,000 for validation, the rest for training; of a small set at most 1/12 and 1/6.',
+  ),
+  products: dataFile(
+    'File of products in the public WebShop form (items_shuffle.json), instead of the generated shop.',
+  ),
+  attributes: dataFile('File of attributes and instructions by ASIN (items_ins_v2.json).'),
+  instructions: dataFile("File of people's instructions by ASIN (items_human_ins.json)."),
+  max_steps: integerSetting(MAX_STEPS, [1], 'Actions before truncation.'),
+});
 
-const optionsSchema = Type.Object(
-  {
-    index: Type.Optional(Type.Integer({ minimum: 0, description: 'Goal within the split, from 0.' })),
-    goal: Type.Optional(
-      Type.Object(
-        {
-          asin: Type.String({ description: 'A product that fits.' }),
-          instruction: Type.String({ minLength: 1, maxLength: 4000 }),
-          attributes: Type.Array(Type.String(), { minItems: 1 }),
-          options: Type.Array(Type.String()),
-          price_upper: Type.Number({ exclusiveMinimum: 0 }),
-        },
-        { additionalProperties: false, description: 'A goal of your own.' },
-      ),
+const optionsSchema = closed({
+  index: Type.Optional(Type.Integer({ minimum: 0, description: 'Goal within the split, from 0.' })),
+  goal: Type.Optional(
+    closed(
+      {
+        asin: Type.String({ description: 'A product that fits.' }),
+        instruction: Type.String({ minLength: 1, maxLength: 4000 }),
+        attributes: Type.Array(Type.String(), { minItems: 1 }),
+        options: Type.Array(Type.String()),
+        price_upper: Type.Number({ exclusiveMinimum: 0 }),
+      },
+      { description: 'A goal of your own.' },
     ),
-  },
-  { additionalProperties: false },
-);
+  ),
+});
 
 type TextShopConfig = Static<typeof configSchema>;
 type TextShopOptions = Static<typeof optionsSchema>;

@@ -1,18 +1,12 @@
-import type { TProperties, TSchema } from 'typebox';
+import type { TSchema } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 
 /** Longest request key, group id and name that a client may choose, in characters. */
 export const NAME_LENGTH = 128;
 /** Most sessions that one request may create. */
 const GROUP_SIZE = 4096;
 const MAX_TTL_SECONDS = 7 * 24 * 3600;
-
-/** An object that rejects unknown keys. */
-export const closed = <P extends TProperties>(
-  properties: P,
-  options: { title?: string; description?: string; examples?: readonly unknown[] } = {},
-) => Type.Object(properties, { additionalProperties: false, ...options });
 
 export const nullable = <S extends TSchema>(schema: S, description: string) =>
   Type.Union([schema, Type.Null()], { description });

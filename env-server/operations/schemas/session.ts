@@ -1,8 +1,8 @@
 import type { Static } from 'typebox';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../../environments/core/drawing/scale.ts';
 import type { SeenObservation } from '../../sessions/episodes/episode.ts';
-import { Bag, closed, nullable, Wrappers } from './fields.ts';
+import { Bag, nullable, Wrappers } from './fields.ts';
 
 /** A part of an observation: text, or a picture. */
 const Part = Type.Union(

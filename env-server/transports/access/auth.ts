@@ -3,21 +3,18 @@ import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { Static } from 'typebox';
 import { isLoopback } from '../../../shared/http/addresses.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';
 import { type Principal, SCOPES, type Scope } from '../../sessions/principal.ts';
 import { isOrsPath } from '../ors/requests.ts';
 
 const TokenList = Type.Array(
-  Type.Object(
-    {
-      name: Type.String({ minLength: 1, maxLength: 128 }),
-      sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
-      scopes: Type.Array(Type.Enum([...SCOPES], { type: 'string' }), { minItems: 1 }),
-    },
-    { additionalProperties: false },
-  ),
+  closed({
+    name: Type.String({ minLength: 1, maxLength: 128 }),
+    sha256: Type.String({ pattern: '^[0-9a-f]{64}$' }),
+    scopes: Type.Array(Type.Enum([...SCOPES], { type: 'string' }), { minItems: 1 }),
+  }),
 );
 type TokenList = Static<typeof TokenList>;
 

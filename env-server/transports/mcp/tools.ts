@@ -1,9 +1,9 @@
 import type { TProperties, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import { jsonSchema } from '../../environments/core/space-documents.ts';
-import { AnyJson, Config, closed, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';
+import { AnyJson, Config, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';
 import { compileCheck, type InputCheck } from '../../operations/validation.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import { RpcError } from './json-rpc.ts';

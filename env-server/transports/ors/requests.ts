@@ -1,11 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import {
   Bag,
   Config,
-  closed,
   DynamicsSeed,
   EnvId,
   Format,

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { type Operation, type OperationInput, plainResult } from '../../operations/operation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
@@ -87,14 +87,11 @@ function addBatchRoute(
 const BATCH_SHAPE = '{"items": [{"op": "step", "session_id": "…", "action": …}, …]}';
 const BATCH_EXAMPLE = [{ op: 'step', session_id: '…', action: 'Up' }];
 const checkBatch = compileCheck(
-  Type.Object(
-    {
-      items: Type.Array(Type.Unknown(), { minItems: 1, examples: [BATCH_EXAMPLE] }),
-      wait: Type.Optional(Type.Integer({ minimum: 1 })),
-      request_key: Type.Optional(RequestKey),
-    },
-    { additionalProperties: false },
-  ),
+  closed({
+    items: Type.Array(Type.Unknown(), { minItems: 1, examples: [BATCH_EXAMPLE] }),
+    wait: Type.Optional(Type.Integer({ minimum: 1 })),
+    request_key: Type.Optional(RequestKey),
+  }),
   'batch',
 );
 

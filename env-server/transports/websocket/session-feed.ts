@@ -1,4 +1,4 @@
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, FrameIdSchema, GroupId } from '../../operations/schemas/fields.ts';
 import type { SessionCard } from '../../operations/schemas/trajectory.ts';
@@ -49,10 +49,7 @@ export const WATCH_PROPERTIES = {
 };
 
 /** @throws Problem `invalid_request` */
-export const checkWatch = compileCheck(
-  Type.Object({ id: FrameIdSchema, ...WATCH_PROPERTIES }, { additionalProperties: false }),
-  'watch',
-);
+export const checkWatch = compileCheck(closed({ id: FrameIdSchema, ...WATCH_PROPERTIES }), 'watch');
 
 /** One message to a watcher. */
 export interface FeedMessage {

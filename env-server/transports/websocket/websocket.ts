@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
-import { Type } from '../../../shared/schema/type.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
 import { FrameIdSchema, MAX_FRAME_ID_LENGTH, RequestKey } from '../../operations/schemas/fields.ts';
@@ -31,26 +31,17 @@ const MAX_OUTGOING = 256 * 1024;
 const READING_FRAMES: ReadonlySet<unknown> = new Set(['ping', 'watch', 'unwatch']);
 
 const checkBatchFrame = compileCheck(
-  Type.Object(
-    {
-      id: FrameIdSchema,
-      op: Type.Literal('batch'),
-      items: Type.Array(Type.Unknown(), { minItems: 1 }),
-      wait: Type.Optional(Type.Integer({ minimum: 1 })),
-      request_key: Type.Optional(RequestKey),
-    },
-    { additionalProperties: false },
-  ),
+  closed({
+    id: FrameIdSchema,
+    op: Type.Literal('batch'),
+    items: Type.Array(Type.Unknown(), { minItems: 1 }),
+    wait: Type.Optional(Type.Integer({ minimum: 1 })),
+    request_key: Type.Optional(RequestKey),
+  }),
   'batch',
 );
-const checkUnwatch = compileCheck(
-  Type.Object({ id: FrameIdSchema, op: Type.Literal('unwatch') }, { additionalProperties: false }),
-  'unwatch',
-);
-const checkPing = compileCheck(
-  Type.Object({ id: FrameIdSchema, op: Type.Literal('ping') }, { additionalProperties: false }),
-  'ping',
-);
+const checkUnwatch = compileCheck(closed({ id: FrameIdSchema, op: Type.Literal('unwatch') }), 'unwatch');
+const checkPing = compileCheck(closed({ id: FrameIdSchema, op: Type.Literal('ping') }), 'ping');
 
 export interface WebSocketSettings {
   readonly maxFramesInFlight: number;

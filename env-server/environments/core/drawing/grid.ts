@@ -8,6 +8,7 @@ import {
   type ObservationFormat,
   type Picture,
 } from '../environment.ts';
+import { choiceSetting } from '../setting-fields.ts';
 import { charactersOf, LINES, type Space, text } from '../spaces.ts';
 import { pictureUrl } from './png.ts';
 
@@ -105,12 +106,10 @@ export function backdrop(symbols: readonly string[], cols: number): Backdrop {
 /** Text forms that a grid's configuration can choose. */
 const TEXT_FORMS = ['grid', 'coord', 'grid_coord', 'image'] as const;
 
-export const textFormSchema = Type.Union(
-  TEXT_FORMS.map(form => Type.Literal(form)),
-  {
-    default: 'grid',
-    description: 'The form of the text observation; image is a PNG as `data:` URL, for policies that see.',
-  },
+export const textFormSchema = choiceSetting(
+  TEXT_FORMS,
+  'grid',
+  'The form of the text observation; image is a PNG as `data:` URL, for policies that see.',
 );
 
 /** Most characters of a board's text, and of its picture as text. */
