@@ -31,7 +31,7 @@ import {
 import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { limitsOf } from './gpu/limits.ts';
-import { median } from './median.ts';
+import { median } from './measuring.ts';
 
 const FLOAT_BYTES = 4;
 /** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for this many. */

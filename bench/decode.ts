@@ -16,7 +16,7 @@ import { OnnxRuntime } from '../trainer/tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../trainer/tensor/runtime/parameter-store.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { cpuMsSince, median } from './measuring.ts';
 
 const PROGRAMS: readonly DecodeProgramKind[] = ['kernels', 'segments'];
 /** Shapes of `bench/compute/shapes.ts`, and two of its 0.8M shape widened around where the engine changes its program. */
@@ -65,8 +65,7 @@ async function comparePrograms(config: DecoderConfig, shape: Shape, batch: numbe
       const started = process.cpuUsage();
       await sampleBatch(engine, shape, batch);
       // The first round compiles.
-      const { user, system } = process.cpuUsage(started);
-      if (round > 0) seconds[i].push((user + system) / 1e6);
+      if (round > 0) seconds[i].push(cpuMsSince(started) / 1000);
     }
   }
   await runtime.close();

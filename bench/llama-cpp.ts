@@ -24,7 +24,7 @@ import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { OnnxRuntime } from '../trainer/tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../trainer/tensor/runtime/parameter-store.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { cpuMsSince, median } from './measuring.ts';
 
 const PROMPT = 16;
 const GAP_SEQUENCES = 8;
@@ -79,12 +79,12 @@ async function sample(engine: GenerationEngine, batch: number): Promise<number> 
   const before = engine.statistics.sampled;
   const started = process.cpuUsage();
   while (engine.busy) await engine.tick();
-  const { user, system } = process.cpuUsage(started);
+  const seconds = cpuMsSince(started) / 1000;
   const count = engine.statistics.sampled - before;
   await Promise.all(all);
   for (let sequenceId = 0; sequenceId < batch; sequenceId++) engine.release(sequenceId);
   engine.statistics.sampled = 0;
-  return (count * 1e6) / (user + system);
+  return count / seconds;
 }
 
 /** Change of log-probabilities by rounding activations to 8 bits: those of samples less those of scores. */

@@ -15,8 +15,7 @@ import { readPeers } from '../openapi/python/scripts/peers.ts';
 import { virtualEnvironment } from '../openapi/python/scripts/venv.ts';
 import { freePort } from '../test/free-port.test-data.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
-import { processorSeconds } from './processor-time.ts';
+import { median, processorSeconds } from './measuring.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const START_MS = 60_000;

@@ -16,7 +16,7 @@ import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { cpuMsSince, median } from './measuring.ts';
 
 const MAX_TURNS = 8;
 const PROMPT = { least: 10, most: 16 };
@@ -71,8 +71,7 @@ async function compare(shape: Shape): Promise<void> {
     for (const { packing, times } of sides) {
       const before = process.cpuUsage();
       await policies.get(packing)!.update({ sequences }, SETTINGS);
-      const { user, system } = process.cpuUsage(before);
-      if (round > 0) times.push((user + system) / 1000);
+      if (round > 0) times.push(cpuMsSince(before));
     }
   }
   for (const { packing, times } of sides) {

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { lacksPython, PYTHON } from '../test/python.test-data.ts';
-import { median } from './median.ts';
+import { median } from './measuring.ts';
 import { ServerProcess } from './server-process.ts';
 
 /**

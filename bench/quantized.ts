@@ -18,7 +18,7 @@ import {
 } from '../trainer/tensor/runtime/onnx/model-proto.ts';
 import { type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { cpuMsSince, median } from './measuring.ts';
 
 /** Layers at most: more of a large shape do not fit next to each other, and do not fit the caches anyway. */
 const MAX_LAYERS = 8;
@@ -127,8 +127,7 @@ async function compare(shape: Shape, layers: number, rows: number): Promise<void
     for (const { session, times } of kinds) {
       const before = process.cpuUsage();
       await session.run({ x });
-      const { user, system } = process.cpuUsage(before);
-      if (round > 0) times.push((user + system) / 1000);
+      if (round > 0) times.push(cpuMsSince(before));
     }
   }
   const [float] = kinds;
@@ -178,7 +177,7 @@ function conversionTime(count: number): number {
     const bits = weights[i];
     converted[i] = ((bits >>> 16) & 0x8000) | (((bits & 0x7fff_ffff) - 0x3800_0000 + 0xfff) >>> 13);
   }
-  return process.cpuUsage(before).user / 1000;
+  return cpuMsSince(before);
 }
 
 function floats(name: string, shape: readonly number[]): OnnxInitializer {

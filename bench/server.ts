@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { median } from './median.ts';
+import { median } from './measuring.ts';
 import {
   bareBatchCases,
   bareCases,

@@ -20,7 +20,7 @@ import { buildWordTokenizer } from '../trainer/models/tokenizer/builder.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { median } from './measuring.ts';
 import { startServe } from './serve-process.ts';
 import { startTransformers, type TransformersProcess } from './serving/transformers.ts';
 

@@ -15,8 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { listening } from '../test/process.test-data.ts';
 import { residentBytes } from '../test/process-memory.test-data.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
-import { processorSeconds } from './processor-time.ts';
+import { median, processorSeconds } from './measuring.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const REPOSITORY = ['--import', './bin/needs-node.js', 'env-server/main.ts'];

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { grammarBytes } from '../trainer/generation/sparse-grammar.ts';
 import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
 import { chatPrompt } from '../trainer/prompts/chat.ts';
+import { cpuMsSince, median } from './measuring.ts';
 
 const RUNS = 9;
 const VERBS = ['take', 'open', 'go to', 'put down', 'look at', 'use', 'clean', 'heat'];
@@ -26,11 +27,9 @@ const task = {
 function cpuMs(work: () => void): number {
   const before = process.cpuUsage();
   work();
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / 1000;
+  return cpuMsSince(before);
 }
 
-const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1];
 const actionsOf = (count: number, run: number) =>
   Array.from(
     { length: count },

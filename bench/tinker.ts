@@ -20,7 +20,7 @@ import { sample, sampleBody, WireClient, type WireModel } from '../trainer/serve
 import type { WireTensor } from '../trainer/tinker/proto.ts';
 import { configOf, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { median } from './median.ts';
+import { median } from './measuring.ts';
 import { startServe } from './serve-process.ts';
 
 const RANK = 8;

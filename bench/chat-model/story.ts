@@ -10,8 +10,7 @@ import { runFolderAt } from '../../trainer/training/run-folder/run-folder.ts';
 import { type PlannedRun, runTrainer, trainerArguments } from '../claims/run-trainer.ts';
 import { startServe } from '../serve-process.ts';
 import { writeChats, writeFreshModel } from './model.ts';
-import { shownLoaded, shownSuccess } from './page.ts';
-import type { Loaded, Stage, StoryRow } from './row.ts';
+import { type Loaded, type Stage, type StoryRow, shownLoaded, shownSuccess } from './page.ts';
 import { PRETRAINING, type Task } from './tasks.ts';
 
 const PEFT_PROGRAM = new URL('./score.py', import.meta.url);

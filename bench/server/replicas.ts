@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { processorSeconds } from '../processor-time.ts';
+import { processorSeconds } from '../measuring.ts';
 import { type Connect, httpClient, type Measurement, measure, type Player, webSocketClient } from './load.ts';
 import { batchPlayer, framePlayer, openSessions, restPlayer } from './players.ts';
 import { MAIN, type Started, start, startValkey, TOKEN, TOKENS, temporaryFolder } from './processes.ts';

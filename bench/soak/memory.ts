@@ -1,4 +1,4 @@
-import { median } from '../median.ts';
+import { median } from '../measuring.ts';
 
 const MB = 1024 * 1024;
 /** Allowed growth of memory in use over the undisturbed time: clients have other sessions open, code is compiled. */

@@ -1,5 +1,5 @@
 import type { Latencies } from '../floods/probe.ts';
-import { median } from '../median.ts';
+import { median } from '../measuring.ts';
 import { worstNetP99 } from './floods.ts';
 import { inMb, memoryFault, memoryText, peakFault } from './memory.ts';
 import type { StageReport } from './stage.ts';

@@ -1,5 +1,5 @@
 import type { Browser, CDPSession, Page } from 'playwright-core';
-import { median } from '../median.ts';
+import { median } from '../measuring.ts';
 
 const SCROLLED_FRAMES = 180;
 const PIXELS_PER_FRAME = 60;

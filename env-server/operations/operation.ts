@@ -178,6 +178,19 @@ const object = (properties: TProperties | undefined): TObject => closed(properti
 
 const NO_PROPERTIES = {};
 
+type Defaulted = 'status' | 'scope' | 'keyed';
+type Declared = Omit<OperationDeclaration, 'result' | 'serialize' | 'tag' | Defaulted> &
+  Partial<Pick<OperationDeclaration, Defaulted>>;
+
+/** Defaults of a declaration. */
+const defaultsOf = ({ path }: Pick<OperationDeclaration, 'path'>) =>
+  ({
+    status: 200,
+    scope: 'play',
+    keyed: false,
+    tag: path.startsWith('/v1/sessions') ? 'sessions' : 'environments',
+  }) as const;
+
 /** Declares an operation on the server; the schemas type the handler's input and result. */
 export function serverOperation<
   R extends TSchema,
@@ -185,7 +198,7 @@ export function serverOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<OperationDeclaration, 'result' | 'serialize'> &
+  declaration: Declared &
     Properties<P, Q, B> & {
       result: R;
       handle(this: void, call: Call<Input<P, Q, B>>): MaybePromise<Static<R> | WrittenResult>;
@@ -194,6 +207,7 @@ export function serverOperation<
     },
 ): ServerOperation {
   return {
+    ...defaultsOf(declaration),
     ...declaration,
     handle: declaration.handle as ServerOperation['handle'],
     represent: declaration.represent as ServerOperation['represent'],
@@ -211,7 +225,7 @@ export function sessionOperation<
   Q extends TProperties = typeof NO_PROPERTIES,
   B extends TProperties = typeof NO_PROPERTIES,
 >(
-  declaration: Omit<OperationDeclaration, 'result' | 'serialize' | 'tag' | 'scope'> &
+  declaration: Omit<Declared, 'scope'> &
     Properties<typeof NO_PROPERTIES, Q, B> & {
       result: R;
       handle(
@@ -224,13 +238,12 @@ export function sessionOperation<
     },
 ): SessionOperation {
   return {
+    ...defaultsOf(declaration),
     ...declaration,
     handle: declaration.handle as SessionOperation['handle'],
     represent: declaration.represent as SessionOperation['represent'],
     serialize: declaration.serialize as SessionOperation['serialize'],
     target: 'session',
-    tag: 'sessions',
-    scope: 'play',
     params: object({ session_id: SessionId }),
     query: object(declaration.query),
     body: object(declaration.body),

@@ -43,11 +43,9 @@ export const render = sessionOperation({
   name: 'render',
   method: 'GET',
   path: '/v1/sessions/{session_id}/render',
-  status: 200,
   summary: 'See a session as text, picture or data',
   description:
     'Over REST the text, the PNG or the JSON itself; in frames and batches an object, PNG in base64.',
-  keyed: false,
   plays: true,
   problems: ['unsupported'],
   query: { mode: Type.Optional(RenderMode), size: Type.Optional(PictureSize) },

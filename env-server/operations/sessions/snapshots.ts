@@ -38,7 +38,6 @@ export const restore = sessionOperation({
   name: 'restore',
   method: 'POST',
   path: '/v1/sessions/{session_id}/restore',
-  status: 200,
   summary: 'Go back to a snapshot',
   description:
     'Under a new `episode_id`; random draws come out as they did, unless `dynamics_seed` gives it another stream.',

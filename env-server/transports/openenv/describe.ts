@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
 import type { ActionForm } from './messages.ts';
@@ -18,95 +19,29 @@ export function metadataOf(environment: EnvironmentDocument): JsonObject {
   };
 }
 
-const ANY_OBJECT: JsonObject = { type: 'object', additionalProperties: true };
-
-const OBSERVATION: JsonObject = {
-  title: 'Observation',
-  type: 'object',
-  properties: {
-    text: { type: 'string', description: 'What the player sees.' },
-    done: { type: 'boolean', default: false, description: 'Whether the episode has ended' },
-    reward: { type: 'number', default: 0, description: 'Reward of the last action' },
-    metadata: { ...ANY_OBJECT, description: 'Of a step: `terminated`, `truncated`, `step`, `info`' },
-  },
-  required: ['text'],
-};
-
-const STATE: JsonObject = {
-  title: 'State',
-  type: 'object',
-  properties: {
-    episode_id: { anyOf: [{ type: 'string' }, { type: 'null' }], default: null },
-    step_count: { type: 'integer', minimum: 0, default: 0 },
-    session_id: { type: 'string' },
-    env_id: { type: 'string' },
-    seed: { anyOf: [{ type: 'integer' }, { type: 'null' }] },
-    return: { type: 'number' },
-    terminated: { type: 'boolean' },
-    truncated: { type: 'boolean' },
-    structured: { description: 'The observation as plain JSON' },
-  },
-};
+/** Schemas of the protocol's messages, the same for every environment. */
+const SCHEMAS: {
+  readonly [name in
+    | 'anyObject'
+    | 'observation'
+    | 'state'
+    | 'invalid'
+    | 'reply'
+    | 'reset'
+    | 'sessionParameter']: JsonObject;
+} = JSON.parse(readFileSync(new URL('./schemas.json', import.meta.url), 'utf8'));
 
 /** Reply to `GET /schema`. */
 export function schemasOf({ schema }: ActionForm): JsonObject {
-  return { action: schema, observation: OBSERVATION, state: STATE };
+  return { action: schema, observation: SCHEMAS.observation, state: SCHEMAS.state };
 }
 
 const content = (schema: JsonObject): JsonObject => ({ 'application/json': { schema } });
 
 const answer = (schema: JsonObject): JsonObject => ({
   200: { description: 'Successful Response', content: content(schema) },
-  422: { description: 'Validation Error', content: content(INVALID) },
+  422: { description: 'Validation Error', content: content(SCHEMAS.invalid) },
 });
-
-const INVALID: JsonObject = {
-  type: 'object',
-  properties: {
-    detail: {
-      type: 'array',
-      items: {
-        type: 'object',
-        required: ['type', 'loc', 'msg'],
-        properties: {
-          type: { type: 'string' },
-          loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
-          msg: { type: 'string' },
-        },
-      },
-    },
-  },
-};
-
-const REPLY: JsonObject = {
-  type: 'object',
-  required: ['observation'],
-  properties: {
-    observation: ANY_OBJECT,
-    reward: { type: 'number' },
-    done: { type: 'boolean' },
-    metadata: ANY_OBJECT,
-  },
-};
-
-const RESET: JsonObject = {
-  type: 'object',
-  description: 'Other fields are reset options of the environment.',
-  properties: {
-    seed: { anyOf: [{ type: 'integer', minimum: 0 }, { type: 'null' }] },
-    episode_id: { anyOf: [{ type: 'string', maxLength: 255 }, { type: 'null' }] },
-  },
-  additionalProperties: true,
-};
-
-const SESSION_PARAMETER: JsonObject = {
-  name: 'X-Session-Id',
-  in: 'header',
-  required: false,
-  description:
-    'A name for the session, or the id of one. Without it the cookie of the last reset names the session; without either a reset opens a new one.',
-  schema: { type: 'string' },
-};
 
 const get = (
   operationId: string,
@@ -131,7 +66,7 @@ export function openApiOf(
   { schema }: ActionForm,
   path: string,
 ): JsonObject {
-  const session = { parameters: [SESSION_PARAMETER] };
+  const session = { parameters: [SCHEMAS.sessionParameter] };
   const step: JsonObject = {
     type: 'object',
     required: ['action'],
@@ -152,8 +87,8 @@ export function openApiOf(
           operationId: 'reset',
           summary: 'Begin a new episode',
           ...session,
-          requestBody: { required: false, content: content(RESET) },
-          responses: answer(REPLY),
+          requestBody: { required: false, content: content(SCHEMAS.reset) },
+          responses: answer(SCHEMAS.reply),
         },
       },
       '/step': {
@@ -162,21 +97,21 @@ export function openApiOf(
           summary: 'Take an action',
           ...session,
           requestBody: { required: true, content: content(step) },
-          responses: answer(REPLY),
+          responses: answer(SCHEMAS.reply),
         },
       },
-      '/state': get('state', 'Where the episode stands', STATE, session),
-      '/metadata': get('metadata', 'Name and description', ANY_OBJECT),
-      '/schema': get('schema', 'Schemas of actions, observations and state', ANY_OBJECT),
-      '/health': get('health', 'Whether the server takes requests', ANY_OBJECT),
+      '/state': get('state', 'Where the episode stands', SCHEMAS.state, session),
+      '/metadata': get('metadata', 'Name and description', SCHEMAS.anyObject),
+      '/schema': get('schema', 'Schemas of actions, observations and state', SCHEMAS.anyObject),
+      '/health': get('health', 'Whether the server takes requests', SCHEMAS.anyObject),
       '/mcp': {
         post: {
           operationId: 'mcp',
           summary:
             'JSON-RPC: initialize, ping, tools/list, tools/call, openenv/session/create, openenv/session/close',
-          requestBody: { required: true, content: content(ANY_OBJECT) },
+          requestBody: { required: true, content: content(SCHEMAS.anyObject) },
           responses: {
-            200: { description: 'A JSON-RPC reply', content: content(ANY_OBJECT) },
+            200: { description: 'A JSON-RPC reply', content: content(SCHEMAS.anyObject) },
             202: { description: 'A notification was taken' },
           },
         },

@@ -1,5 +1,16 @@
 import { readFileSync } from 'node:fs';
 
+/** The middle one in order of size; of an even number the upper of the two. */
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1];
+}
+
+/** Milliseconds of processor time since a reading of `process.cpuUsage`: user and system, of all threads. */
+export function cpuMsSince(before: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000;
+}
+
 /** Fields of /proc/PID/stat behind the name of the program: ticks of a hundredth of a second. */
 const USER_TICKS = 11;
 const SYSTEM_TICKS = 12;
