@@ -151,10 +151,10 @@ function readMeanings(): ReadonlyMap<string, string> {
       const called = constants.get(callee)?.value;
       if (called && ts.isArrowFunction(called)) walk(called, path);
       const suffix = callee === 'Type.Array' ? '[]' : callee === 'Type.Record' ? '.<name>' : '';
-      for (const argument of callee === 'Type.Object' ? value.arguments.slice(0, 1) : value.arguments) {
+      const isObject = ['Type.Object', 'strict', 'section'].includes(callee);
+      for (const argument of isObject ? value.arguments.slice(0, 1) : value.arguments) {
         // Options of a schema are no settings.
-        if (callee !== 'Type.Object' && ts.isObjectLiteralExpression(argument)) continue;
-        if (!['strict', 'section'].includes(argument.getText())) walk(argument, `${path}${suffix}`);
+        if (isObject || !ts.isObjectLiteralExpression(argument)) walk(argument, `${path}${suffix}`);
       }
     }
   };

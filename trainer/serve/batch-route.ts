@@ -6,25 +6,19 @@ import { completionOptions } from './openai/options.ts';
 import { bodyParser } from './openai/parse.ts';
 import { checkedPrompt } from './openai/prompts.ts';
 import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
-import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
+import { closed, SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 
 /** Most prompts of one request. */
 const MAX_BATCHED = 64;
 
-export const BatchSchema = Type.Object(
-  {
-    model: Type.Optional(Type.String({ minLength: 1 })),
-    token_grammar: TOKEN_GRAMMAR,
-    requests: Type.Array(
-      Type.Object(
-        { ...SAMPLING_FIELDS, prompt: TokenIds, max_tokens: Type.Integer({ minimum: 1 }) },
-        { additionalProperties: false },
-      ),
-      { minItems: 1, maxItems: MAX_BATCHED },
-    ),
-  },
-  { additionalProperties: false },
-);
+export const BatchSchema = closed({
+  model: Type.Optional(Type.String({ minLength: 1 })),
+  token_grammar: TOKEN_GRAMMAR,
+  requests: Type.Array(
+    closed({ ...SAMPLING_FIELDS, prompt: TokenIds, max_tokens: Type.Integer({ minimum: 1 }) }),
+    { minItems: 1, maxItems: MAX_BATCHED },
+  ),
+});
 type BatchRequest = Static<typeof BatchSchema>;
 
 const parseBatch = bodyParser(BatchSchema);

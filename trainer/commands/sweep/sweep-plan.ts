@@ -4,78 +4,61 @@ import { ConfigError, loadConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { isLibraryConfig } from '../../config/load.ts';
+import { strict } from '../../config/sections/schema.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
 
 /** Random values by key: drawn from a list, or from a range, evenly or by the logarithm. */
-const RandomSearch = Type.Object(
-  {
-    points: Type.Integer({ minimum: 1 }),
-    /** Seeds the draws. */
-    seed: Type.Integer({ minimum: 0, default: 0 }),
-    space: Type.Record(
-      Type.String(),
-      Type.Union([
-        Type.Object({ choice: Type.Array(Type.Unknown(), { minItems: 1 }) }, { additionalProperties: false }),
-        Type.Object({ uniform: Type.Tuple([Type.Number(), Type.Number()]) }, { additionalProperties: false }),
-        Type.Object(
-          {
-            log_uniform: Type.Tuple([
-              Type.Number({ exclusiveMinimum: 0 }),
-              Type.Number({ exclusiveMinimum: 0 }),
-            ]),
-          },
-          { additionalProperties: false },
-        ),
-        Type.Object(
-          { integer: Type.Tuple([Type.Integer(), Type.Integer()]) },
-          { additionalProperties: false },
-        ),
-      ]),
-      { minProperties: 1 },
-    ),
-  },
-  { additionalProperties: false },
-);
+const RandomSearch = strict({
+  points: Type.Integer({ minimum: 1 }),
+  /** Seeds the draws. */
+  seed: Type.Integer({ minimum: 0, default: 0 }),
+  space: Type.Record(
+    Type.String(),
+    Type.Union([
+      strict({ choice: Type.Array(Type.Unknown(), { minItems: 1 }) }),
+      strict({ uniform: Type.Tuple([Type.Number(), Type.Number()]) }),
+      strict({
+        log_uniform: Type.Tuple([Type.Number({ exclusiveMinimum: 0 }), Type.Number({ exclusiveMinimum: 0 })]),
+      }),
+      strict({ integer: Type.Tuple([Type.Integer(), Type.Integer()]) }),
+    ]),
+    { minProperties: 1 },
+  ),
+});
 type RandomSearch = Static<typeof RandomSearch>;
 
 /** All runs go to the first step; after each round the better share continues, to `factor` times as many steps. */
-const Halving = Type.Object(
-  {
-    /** Iterations of the first round. */
-    first_steps: Type.Integer({ minimum: 1 }),
-    /** η: one run in this many continues, to this many times the steps. */
-    factor: Type.Integer({ minimum: 2, default: 3 }),
-  },
-  { additionalProperties: false },
-);
+const Halving = strict({
+  /** Iterations of the first round. */
+  first_steps: Type.Integer({ minimum: 1 }),
+  /** η: one run in this many continues, to this many times the steps. */
+  factor: Type.Integer({ minimum: 2, default: 3 }),
+});
 export type Halving = Static<typeof Halving>;
 
 /** A plan of runs: every variant with every value of the grid and every seed. */
-const SweepSettings = Type.Object(
-  {
-    /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
-    config: Type.String({ minLength: 1 }),
-    /** Name of the folder for the runs; null: the sweep's file name. */
-    name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
-    seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
-    /** Settings of all runs, `key=value` each; `{seed}` here or in a variant is replaced by the run's seed. */
-    overrides: Type.Array(Type.String(), { default: [] }),
-    /** Variants by name, with their settings; empty: a single one without settings. */
-    variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
-    /** Values by key: every combination is a separate variant. */
-    grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
-    /** Random search: this many points drawn from ranges, each a separate variant. */
-    random: Type.Union([Type.Null(), RandomSearch], { default: null }),
-    /** Successive halving: runs that fall behind are stopped early; null: all run to their end. */
-    halving: Type.Union([Type.Null(), Halving], { default: null }),
-    /** Runs at once. */
-    parallel: Type.Integer({ minimum: 1, default: 1 }),
-    /** The baseline, with which others are compared seed by seed; null: the first variant. */
-    baseline: Type.Union([Type.Null(), Type.String({ minLength: 1 })], { default: null }),
-  },
-  { additionalProperties: false },
-);
+const SweepSettings = strict({
+  /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
+  config: Type.String({ minLength: 1 }),
+  /** Name of the folder for the runs; null: the sweep's file name. */
+  name: Type.Union([Type.Null(), Type.String({ pattern: NAME })], { default: null }),
+  seeds: Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1, default: [0] }),
+  /** Settings of all runs, `key=value` each; `{seed}` here or in a variant is replaced by the run's seed. */
+  overrides: Type.Array(Type.String(), { default: [] }),
+  /** Variants by name, with their settings; empty: a single one without settings. */
+  variants: Type.Record(Type.String({ pattern: NAME }), Type.Array(Type.String()), { default: {} }),
+  /** Values by key: every combination is a separate variant. */
+  grid: Type.Record(Type.String(), Type.Array(Type.Unknown(), { minItems: 1 }), { default: {} }),
+  /** Random search: this many points drawn from ranges, each a separate variant. */
+  random: Type.Union([Type.Null(), RandomSearch], { default: null }),
+  /** Successive halving: runs that fall behind are stopped early; null: all run to their end. */
+  halving: Type.Union([Type.Null(), Halving], { default: null }),
+  /** Runs at once. */
+  parallel: Type.Integer({ minimum: 1, default: 1 }),
+  /** The baseline, with which others are compared seed by seed; null: the first variant. */
+  baseline: Type.Union([Type.Null(), Type.String({ minLength: 1 })], { default: null }),
+});
 export type SweepSettings = Static<typeof SweepSettings>;
 
 /** One run of a sweep. */

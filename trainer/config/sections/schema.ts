@@ -1,9 +1,10 @@
 import Type from 'typebox';
 
-/** A map that rejects unknown keys. */
-export const strict = { additionalProperties: false } as const;
+/** An object that rejects unknown keys. */
+export const strict = <Keys extends Type.TProperties>(keys: Keys, options: Type.TObjectOptions = {}) =>
+  Type.Object(keys, { additionalProperties: false, ...options });
 /** An optional section, because all its keys have defaults. */
-export const section = { additionalProperties: false, default: {} } as const;
+export const section = <Keys extends Type.TProperties>(keys: Keys) => strict(keys, { default: {} });
 
 export const positive = (value: number) => Type.Integer({ minimum: 1, default: value });
 export const count = (value: number) => Type.Integer({ minimum: 0, default: value });
@@ -45,7 +46,7 @@ export const sampling = (temperature: number) => ({
     Type.String({ pattern: '^[0-9]+$' }),
     Type.Number({ minimum: -100, maximum: 100 }),
     {
-      ...strict,
+      additionalProperties: false,
       default: {},
     },
   ),

@@ -13,7 +13,9 @@ const MAX_VARIABLES = 64;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
-const closed = { additionalProperties: false };
+/** An object that rejects unknown fields. */
+export const closed = <Fields extends Type.TProperties>(fields: Fields) =>
+  Type.Object(fields, { additionalProperties: false });
 const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
 const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
@@ -34,7 +36,7 @@ export const SAMPLING_FIELDS = {
   /** By token id. */
   logit_bias: orNull(
     Type.Record(Type.String({ pattern: '^[0-9]{1,9}$' }), Type.Number({ minimum: -100, maximum: 100 }), {
-      ...closed,
+      additionalProperties: false,
       maxProperties: MAX_BIASES,
     }),
   ),
@@ -53,21 +55,15 @@ export const SAMPLING_FIELDS = {
 
 /** Automaton over token ids for a response, see `trainer/generation/grammar.ts`. */
 export const TOKEN_GRAMMAR = orNull(
-  Type.Object(
-    {
-      start: Type.Integer({ minimum: 0 }),
-      states: Type.Array(
-        Type.Object(
-          {
-            tokens: Type.Array(Type.Integer({ minimum: 0 })),
-            next: Type.Array(Type.Integer({ minimum: 0 })),
-          },
-          closed,
-        ),
-      ),
-    },
-    closed,
-  ),
+  closed({
+    start: Type.Integer({ minimum: 0 }),
+    states: Type.Array(
+      closed({
+        tokens: Type.Array(Type.Integer({ minimum: 0 })),
+        next: Type.Array(Type.Integer({ minimum: 0 })),
+      }),
+    ),
+  }),
 );
 
 /** Fields of both routes: OpenAI's, and vLLM's where OpenAI has none. */
@@ -76,17 +72,14 @@ const COMMON = {
   model: orNull(Type.String({ minLength: 1 })),
   n: orNull(Type.Integer({ minimum: 1, maximum: MAX_CHOICES })),
   stream: orNull(Type.Boolean()),
-  stream_options: orNull(Type.Object({ include_usage: boolean, include_obfuscation: boolean }, closed)),
+  stream_options: orNull(closed({ include_usage: boolean, include_obfuscation: boolean })),
   ...SAMPLING_FIELDS,
   ignore_eos: orNull(Type.Boolean()),
   include_stop_str_in_output: orNull(Type.Boolean()),
   skip_special_tokens: orNull(Type.Boolean()),
   return_token_ids: orNull(Type.Boolean()),
   response_format: orNull(
-    Type.Object(
-      { type: Type.Enum(['text', 'json_object', 'json_schema']), json_schema: orNull(AnyObject) },
-      closed,
-    ),
+    closed({ type: Type.Enum(['text', 'json_object', 'json_schema']), json_schema: orNull(AnyObject) }),
   ),
   token_grammar: TOKEN_GRAMMAR,
   // Fields without an effect here.
@@ -119,51 +112,39 @@ export const NEUTRAL: Readonly<Record<string, unknown>> = {
   suffix: '',
 };
 
-const ToolCall = Type.Object(
-  {
-    id: Type.Optional(Type.String()),
-    index: Type.Optional(Type.Integer()),
-    type: Type.Optional(Type.Literal('function')),
-    function: Type.Object({ name: Type.String(), arguments: Type.String() }, closed),
-  },
-  closed,
-);
+const ToolCall = closed({
+  id: Type.Optional(Type.String()),
+  index: Type.Optional(Type.Integer()),
+  type: Type.Optional(Type.Literal('function')),
+  function: closed({ name: Type.String(), arguments: Type.String() }),
+});
 
 const Content = Type.Union([
   Type.String(),
-  Type.Array(Type.Object({ type: Type.Literal('text'), text: Type.String() }, closed)),
+  Type.Array(closed({ type: Type.Literal('text'), text: Type.String() })),
   Type.Null(),
 ]);
 
-const MessageSchema = Type.Object(
-  {
-    role: Type.Enum(['system', 'developer', 'user', 'assistant', 'tool']),
-    content: Type.Optional(Content),
-    name: orNull(Type.String()),
-    tool_calls: orNull(Type.Array(ToolCall)),
-    tool_call_id: orNull(Type.String()),
-    refusal: orNull(Type.String()),
-    reasoning_content: orNull(Type.String()),
-  },
-  closed,
-);
+const MessageSchema = closed({
+  role: Type.Enum(['system', 'developer', 'user', 'assistant', 'tool']),
+  content: Type.Optional(Content),
+  name: orNull(Type.String()),
+  tool_calls: orNull(Type.Array(ToolCall)),
+  tool_call_id: orNull(Type.String()),
+  refusal: orNull(Type.String()),
+  reasoning_content: orNull(Type.String()),
+});
 export type RequestMessage = Static<typeof MessageSchema>;
 
-const Tool = Type.Object(
-  {
-    type: Type.Literal('function'),
-    function: Type.Object(
-      {
-        name: Type.String({ pattern: '^[A-Za-z0-9_.-]{1,128}$' }),
-        description: orNull(Type.String()),
-        parameters: orNull(AnyObject),
-        strict: orNull(Type.Boolean()),
-      },
-      closed,
-    ),
-  },
-  closed,
-);
+const Tool = closed({
+  type: Type.Literal('function'),
+  function: closed({
+    name: Type.String({ pattern: '^[A-Za-z0-9_.-]{1,128}$' }),
+    description: orNull(Type.String()),
+    parameters: orNull(AnyObject),
+    strict: orNull(Type.Boolean()),
+  }),
+});
 
 /** Fields that make a prompt from a conversation. */
 const CONVERSATION = {
@@ -175,73 +156,61 @@ const CONVERSATION = {
   chat_template_kwargs: orNull(FewFields),
 };
 
-export const ChatRequestSchema = Type.Object(
-  {
-    ...COMMON,
-    ...CONVERSATION,
-    tool_choice: orNull(Type.Union([Type.Enum(['auto', 'none']), Type.Literal('required'), AnyObject])),
-    max_tokens: orNull(Type.Integer({ minimum: 1 })),
-    max_completion_tokens: orNull(Type.Integer({ minimum: 1 })),
-    logprobs: orNull(Type.Boolean()),
-    top_logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
-    parallel_tool_calls: orNull(Type.Boolean()),
-    reasoning_effort: orNull(Type.String()),
-    verbosity: orNull(Type.String()),
-    modalities: orNull(Type.Array(Type.Literal('text'))),
-  },
-  closed,
-);
+export const ChatRequestSchema = closed({
+  ...COMMON,
+  ...CONVERSATION,
+  tool_choice: orNull(Type.Union([Type.Enum(['auto', 'none']), Type.Literal('required'), AnyObject])),
+  max_tokens: orNull(Type.Integer({ minimum: 1 })),
+  max_completion_tokens: orNull(Type.Integer({ minimum: 1 })),
+  logprobs: orNull(Type.Boolean()),
+  top_logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
+  parallel_tool_calls: orNull(Type.Boolean()),
+  reasoning_effort: orNull(Type.String()),
+  verbosity: orNull(Type.String()),
+  modalities: orNull(Type.Array(Type.Literal('text'))),
+});
 export type ChatRequest = Static<typeof ChatRequestSchema>;
 
-export const CompletionRequestSchema = Type.Object(
-  {
-    ...COMMON,
-    prompt: Type.Union([
-      Type.String(),
-      TokenIds,
-      Type.Array(Type.String(), { minItems: 1, maxItems: MAX_PROMPTS }),
-      Type.Array(TokenIds, { minItems: 1, maxItems: MAX_PROMPTS }),
-    ]),
-    max_tokens: orNull(Type.Integer({ minimum: 0 })),
-    echo: orNull(Type.Boolean()),
-    logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
-    best_of: orNull(Type.Integer()),
-    suffix: orNull(Type.String()),
-  },
-  closed,
-);
+export const CompletionRequestSchema = closed({
+  ...COMMON,
+  prompt: Type.Union([
+    Type.String(),
+    TokenIds,
+    Type.Array(Type.String(), { minItems: 1, maxItems: MAX_PROMPTS }),
+    Type.Array(TokenIds, { minItems: 1, maxItems: MAX_PROMPTS }),
+  ]),
+  max_tokens: orNull(Type.Integer({ minimum: 0 })),
+  echo: orNull(Type.Boolean()),
+  logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
+  best_of: orNull(Type.Integer()),
+  suffix: orNull(Type.String()),
+});
 export type CompletionRequest = Static<typeof CompletionRequestSchema>;
 
-export const TokenizeRequestSchema = Type.Object(
-  {
-    model: orNull(Type.String()),
-    prompt: Type.Optional(Type.String()),
-    messages: Type.Optional(CONVERSATION.messages),
-    tools: CONVERSATION.tools,
-    add_generation_prompt: CONVERSATION.add_generation_prompt,
-    continue_final_message: CONVERSATION.continue_final_message,
-    chat_template_kwargs: CONVERSATION.chat_template_kwargs,
-    add_special_tokens: boolean,
-    return_token_strs: orNull(Type.Boolean()),
-  },
-  closed,
-);
+export const TokenizeRequestSchema = closed({
+  model: orNull(Type.String()),
+  prompt: Type.Optional(Type.String()),
+  messages: Type.Optional(CONVERSATION.messages),
+  tools: CONVERSATION.tools,
+  add_generation_prompt: CONVERSATION.add_generation_prompt,
+  continue_final_message: CONVERSATION.continue_final_message,
+  chat_template_kwargs: CONVERSATION.chat_template_kwargs,
+  add_special_tokens: boolean,
+  return_token_strs: orNull(Type.Boolean()),
+});
 
-export const DetokenizeRequestSchema = Type.Object(
-  { model: orNull(Type.String()), tokens: Type.Array(Type.Integer({ minimum: 0 })) },
-  closed,
-);
+export const DetokenizeRequestSchema = closed({
+  model: orNull(Type.String()),
+  tokens: Type.Array(Type.Integer({ minimum: 0 })),
+});
 
-export const LoadAdapterSchema = Type.Object(
-  {
-    lora_name: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$' }),
-    lora_path: Type.String({ minLength: 1 }),
-    load_inplace: boolean,
-  },
-  closed,
-);
+export const LoadAdapterSchema = closed({
+  lora_name: Type.String({ pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$' }),
+  lora_path: Type.String({ minLength: 1 }),
+  load_inplace: boolean,
+});
 
-export const UnloadAdapterSchema = Type.Object(
-  { lora_name: Type.String({ minLength: 1 }), lora_int_id: orNull(Type.Integer()) },
-  closed,
-);
+export const UnloadAdapterSchema = closed({
+  lora_name: Type.String({ minLength: 1 }),
+  lora_int_id: orNull(Type.Integer()),
+});

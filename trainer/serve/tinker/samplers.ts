@@ -1,8 +1,11 @@
+import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { SamplingSettings } from '../../generation/generation.ts';
+import { MAX_TOP_LOG_PROBS, type SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
+import { badRequest } from '../openai/errors.ts';
+import type { Body } from './schemas.ts';
 
 /** An adapter to sample with. */
 export interface AdapterWeights {
@@ -26,6 +29,66 @@ export interface SampleTask {
   readonly promptLogProbs: boolean;
   /** Most probable tokens at each position of the prompt; 0: none. */
   readonly topPromptLogProbs: number;
+}
+
+/** Seeds are taken modulo this. */
+const SEEDS = 2 ** 31;
+/** Fields that the server does not support. */
+const UNSUPPORTED = [
+  'topk_sample_logprobs',
+  'target_prompt_logprobs',
+  'prompt_alt_tokens_k',
+  'prompt_logprobs_last_n',
+  'record_stability_info',
+];
+
+/**
+ * Checks a request and translates it.
+ * @param endings tokens that end a response unless the request names others
+ * @throws ApiError 400 naming the field
+ */
+export function sampleTask(
+  body: Body<'asample'>,
+  { maxSequenceLength: maxLength, vocabularySize }: LocalPolicy,
+  endings: readonly number[],
+): SampleTask {
+  const { prompt, sampling_params: given, num_samples, prompt_logprobs, topk_prompt_logprobs: top } = body;
+  const unsupported = UNSUPPORTED.find(field => (body as Record<string, unknown>)[field]);
+  if (unsupported) throw badRequest(`${unsupported} is not supported: leave it out`, unsupported);
+  const tokens = prompt.chunks.flatMap(({ type, tokens: own }, i) => {
+    if (own !== undefined && (type ?? 'encoded_text') === 'encoded_text') return own;
+    const fault = `prompt.chunks[${i}] is ${JSON.stringify(type)}`;
+    throw badRequest(`${fault}; only encoded_text is sampled from`, 'prompt');
+  });
+  if (tokens.length === 0 || tokens.length >= maxLength) {
+    throw badRequest(`the prompt has ${tokens.length} tokens; it must have 1 to ${maxLength - 1}`, 'prompt');
+  }
+  const bad = tokens.find(id => id >= vocabularySize);
+  if (bad !== undefined) {
+    throw badRequest(`the prompt has token ${bad}; the vocabulary has ${vocabularySize}`, 'prompt');
+  }
+  if ((top ?? 0) > MAX_TOP_LOG_PROBS) {
+    const fault = `topk_prompt_logprobs is ${top}; it can be 0 to ${MAX_TOP_LOG_PROBS}`;
+    throw badRequest(fault, 'topk_prompt_logprobs');
+  }
+  const { stop, seed, max_tokens, temperature, top_k, top_p } = given;
+  const stops = typeof stop === 'string' ? [stop] : stop;
+  const stopStrings = stops?.filter(one => typeof one === 'string');
+  return {
+    prompt: Int32Array.from(tokens),
+    samples: num_samples ?? 1,
+    seed: seed == null ? randomInt(SEEDS) : ((seed % SEEDS) + SEEDS) % SEEDS,
+    sampling: {
+      temperature: temperature ?? 1,
+      topK: Math.max(top_k ?? 0, 0),
+      topP: top_p ?? 1,
+      maxNewTokens: Math.min(max_tokens ?? maxLength, maxLength),
+      stopTokenIds: stops ? stops.filter(one => typeof one === 'number') : endings,
+      ...(stopStrings?.length ? { stopStrings } : {}),
+    },
+    promptLogProbs: prompt_logprobs === true,
+    topPromptLogProbs: top ?? 0,
+  };
 }
 
 /** A sampling policy with its present adapter. */

@@ -8,8 +8,7 @@ import { Agent, request } from 'undici';
 import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
-import { ownerOf } from './requests.ts';
-import { tinkerRoutes } from './routes.ts';
+import { ownerOf, tinkerRoutes } from './routes.ts';
 import {
   floats,
   ids,

@@ -1,6 +1,5 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
-import type { Static } from 'typebox';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { LossProgram } from '../../policy/learning/loss-program.ts';
@@ -11,8 +10,8 @@ import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures } from './futures.ts';
-import type { LoraSettings } from './requests.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
+import type { Body } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
 
 /** Alpha of every adapter, as in the service and SkyRL. */
@@ -220,7 +219,7 @@ export class TinkerServer {
   }
 
   /** The adapter that a client asks for. @throws ApiError 400 */
-  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Static<typeof LoraSettings>): LoraConfig {
+  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Body<'create_model'>['lora_config']): LoraConfig {
     if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
     const form = { rank, alpha: ALPHA, rankStabilized: false, dora: false, modules: [...LORA_MODULES] };
     const lora = withLora(this.base.config, form).lora!;

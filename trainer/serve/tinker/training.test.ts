@@ -5,7 +5,7 @@ import { Random } from '../../../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { encodeForwardBackwardRequest } from '../../tinker/proto.ts';
-import { ownerOf } from './requests.ts';
+import { ownerOf } from './routes.ts';
 import {
   type Datums,
   FOLDER,
