@@ -1,3 +1,4 @@
+import { closing } from '../../shared/closing.ts';
 import { validateConfig } from '../../shared/config.ts';
 import { readLogLevel } from '../../shared/log.ts';
 import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
@@ -99,33 +100,27 @@ export async function demonstrations(
     firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
   });
   const seed = mixSeed(settings.seed, PURPOSE.demonstrations);
-  const table = await openTable(settings, player, options.policy, progress, stop);
+  await using table = closing(await openTable(settings, player, options.policy, progress, stop));
   const { context } = table;
-  try {
-    const episodes = await table.play(plans, seed);
-    const { context_mode: mode, max_context_window: window } = settings.rollout;
-    const kept = options.onlySuccess ? episodes.filter(({ success }) => success) : episodes;
-    const lines = kept.flatMap(episode =>
-      episodeConversations(episode, context.collector.prompt(episode.tag), { mode, window }).map(
-        messages => ({
-          messages,
-          tag: episode.tag,
-          env_id: episode.environmentId,
-          seed: episode.seed,
-          success: episode.success,
-          return: episodeReturn(episode),
-        }),
-      ),
-    );
-    writeJsonLines(options.out, lines);
-    const success = episodes.filter(episode => episode.success).length / episodes.length;
-    console.log(
-      `${options.out}: ${lines.length} conversations of ${kept.length} episodes by ${options.policy ?? player.policy}, success of all ${shownShare(success)}`,
-    );
-    return 0;
-  } finally {
-    await table.close();
-  }
+  const episodes = await table.play(plans, seed);
+  const { context_mode: mode, max_context_window: window } = settings.rollout;
+  const kept = options.onlySuccess ? episodes.filter(({ success }) => success) : episodes;
+  const lines = kept.flatMap(episode =>
+    episodeConversations(episode, context.collector.prompt(episode.tag), { mode, window }).map(messages => ({
+      messages,
+      tag: episode.tag,
+      env_id: episode.environmentId,
+      seed: episode.seed,
+      success: episode.success,
+      return: episodeReturn(episode),
+    })),
+  );
+  writeJsonLines(options.out, lines);
+  const success = episodes.filter(episode => episode.success).length / episodes.length;
+  console.log(
+    `${options.out}: ${lines.length} conversations of ${kept.length} episodes by ${options.policy ?? player.policy}, success of all ${shownShare(success)}`,
+  );
+  return 0;
 }
 
 /** The environments with their demonstrators. */

@@ -1,4 +1,5 @@
 import { join, resolve } from 'node:path';
+import { closing } from '../../shared/closing.ts';
 import { readLogLevel } from '../../shared/log.ts';
 import { hasPreferenceLoss, needsReference } from '../config/derived.ts';
 import { overriddenSettings } from '../config/load.ts';
@@ -167,60 +168,49 @@ export async function diagnoseCheckpoint(
   stop: AbortSignal,
 ): Promise<CheckpointDiagnosis> {
   const { state } = checkpoint;
-  const context = await openRunContext(settings, checkpoint.policy, warn, stop);
-  try {
-    const actor = await openPolicy(settings, context, checkpoint.policy);
-    const policy = await withCritic(settings, actor, checkpoint.policy).catch(async error => {
-      await actor.close();
-      throw error;
-    });
-    try {
-      const reference = needsReference(settings)
-        ? await openReference(settings, context, actor, referenceFolder(run, settings, state.step))
-        : undefined;
-      try {
-        const rollouts = agentRollouts(context, sampledAgent(context, actor), warn);
-        const source = new PlannedSource(settings, rollouts, { nextSeed: state.nextSeed }, stop);
-        const step = state.step + 1;
-        const { episodes } = await source.collect(step);
-        const byEntropy = settings.algorithm.filter.score.startsWith('entropy');
-        const scores = byEntropy ? await scoreEpisodes(policy, episodes, settings) : undefined;
-        const filtered = filterEpisodes(episodes, settings, scores);
-        const { actionTokens, tokenizer } = context;
-        const parts = {
-          settings: withThresholds(settings, state.collapse?.watch?.thresholds),
-          policy,
-          reference,
-          actionTokens,
-          decode: (ids: ArrayLike<number>) => tokenizer.decode(ids),
-          clock: () => performance.now() / 1000,
-        };
-        const memory = state.collapse && { series: state.collapse.series };
-        const collapse = await diagnoseCollapse(parts, episodes, step, memory);
-        if (settings.rollout.group_size < 2 || hasPreferenceLoss(settings)) {
-          return {
-            step: state.step,
-            metrics: { ...filtered.metrics, ...collapse.metrics, ...EXITED },
-            tables: {},
-          };
-        }
-        const later = await laterScores(parts, keptEpisodes(filtered), scores);
-        const sequences = keptSequences(filtered, settings, { actionTokens, ...later });
-        const gradients = await diagnoseGradients(parts, { episodes, filtered, sequences });
-        return {
-          step: state.step,
-          metrics: { ...filtered.metrics, ...collapse.metrics, ...gradients.metrics, ...EXITED },
-          tables: gradients.tables,
-        };
-      } finally {
-        await reference?.close();
-      }
-    } finally {
-      await policy.close();
-    }
-  } finally {
-    await context.close();
+  await using context = closing(await openRunContext(settings, checkpoint.policy, warn, stop));
+  const actor = await openPolicy(settings, context, checkpoint.policy);
+  const opened = await withCritic(settings, actor, checkpoint.policy).catch(async error => {
+    await actor.close();
+    throw error;
+  });
+  await using policy = closing(opened);
+  await using reference = needsReference(settings)
+    ? closing(await openReference(settings, context, actor, referenceFolder(run, settings, state.step)))
+    : undefined;
+  const rollouts = agentRollouts(context, sampledAgent(context, actor), warn);
+  const source = new PlannedSource(settings, rollouts, { nextSeed: state.nextSeed }, stop);
+  const step = state.step + 1;
+  const { episodes } = await source.collect(step);
+  const byEntropy = settings.algorithm.filter.score.startsWith('entropy');
+  const scores = byEntropy ? await scoreEpisodes(policy, episodes, settings) : undefined;
+  const filtered = filterEpisodes(episodes, settings, scores);
+  const { actionTokens, tokenizer } = context;
+  const parts = {
+    settings: withThresholds(settings, state.collapse?.watch?.thresholds),
+    policy,
+    reference,
+    actionTokens,
+    decode: (ids: ArrayLike<number>) => tokenizer.decode(ids),
+    clock: () => performance.now() / 1000,
+  };
+  const memory = state.collapse && { series: state.collapse.series };
+  const collapse = await diagnoseCollapse(parts, episodes, step, memory);
+  if (settings.rollout.group_size < 2 || hasPreferenceLoss(settings)) {
+    return {
+      step: state.step,
+      metrics: { ...filtered.metrics, ...collapse.metrics, ...EXITED },
+      tables: {},
+    };
   }
+  const later = await laterScores(parts, keptEpisodes(filtered), scores);
+  const sequences = keptSequences(filtered, settings, { actionTokens, ...later });
+  const gradients = await diagnoseGradients(parts, { episodes, filtered, sequences });
+  return {
+    step: state.step,
+    metrics: { ...filtered.metrics, ...collapse.metrics, ...gradients.metrics, ...EXITED },
+    tables: gradients.tables,
+  };
 }
 
 /** Reports, as RAGEN does, that nothing was trained after the measurement. */

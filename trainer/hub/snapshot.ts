@@ -4,6 +4,7 @@ import { mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lock } from 'proper-lockfile';
+import { closing } from '../../shared/closing.ts';
 import { allowedFiles } from './allowed-files.ts';
 import { cachedSnapshot, hasFile, ModelCache, modelOfSnapshot } from './cache.ts';
 import {
@@ -57,25 +58,21 @@ export async function fetchSnapshot(model: ModelName, options: SnapshotOptions):
       `${shown} is not in the cache ${settings.cache}, and HF_HUB_OFFLINE forbids asking for it: unset that, or copy the model's folder there`,
     );
   }
-  const client = new HubClient(settings, options);
-  try {
-    const repository = await listed(client, model, cached !== undefined);
-    if (repository === null) {
-      note(`${settings.endpoint} cannot be reached: using ${shown} as the cache holds it`);
-      return atCommit(model, cached!);
-    }
-    const pinned = { ...model, revision: repository.commit };
-    const cache = new ModelCache(settings.cache, model.id);
-    const folder = cache.snapshot(repository.commit);
-    const names = allowedFiles(repository.files, shown, model.file).filter(only);
-    const missing: string[] = [];
-    for (const name of names) if (!(await hasFile(folder, name))) missing.push(name);
-    await bring(client, cache, pinned, missing, options);
-    await cache.writeRef(model.revision, repository.commit);
-    return { model: pinned, folder: model.file === undefined ? folder : join(folder, model.file) };
-  } finally {
-    await client.close();
+  await using client = closing(new HubClient(settings, options));
+  const repository = await listed(client, model, cached !== undefined);
+  if (repository === null) {
+    note(`${settings.endpoint} cannot be reached: using ${shown} as the cache holds it`);
+    return atCommit(model, cached!);
   }
+  const pinned = { ...model, revision: repository.commit };
+  const cache = new ModelCache(settings.cache, model.id);
+  const folder = cache.snapshot(repository.commit);
+  const names = allowedFiles(repository.files, shown, model.file).filter(only);
+  const missing: string[] = [];
+  for (const name of names) if (!(await hasFile(folder, name))) missing.push(name);
+  await bring(client, cache, pinned, missing, options);
+  await cache.writeRef(model.revision, repository.commit);
+  return { model: pinned, folder: model.file === undefined ? folder : join(folder, model.file) };
 }
 
 function atCommit(model: ModelName, folder: string): Snapshot {

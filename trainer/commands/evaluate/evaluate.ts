@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { closing } from '../../../shared/closing.ts';
 import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import { makeFolder } from '../../../shared/make-folder.ts';
@@ -148,35 +149,32 @@ export async function evaluate(
   const trained = new Map<string, TrainerState>();
   if (output !== undefined) makeFolder(output);
   for (const [i, name] of names.entries()) {
-    const player = await openPlayer(folders[i], { settings: local, checkpoint, note: progress.warn, stop });
-    try {
-      const own = run && player.weights !== undefined ? checkpointOf(run, player.weights) : undefined;
-      if (own) trained.set(name, own.state);
-      const identity = signed && (await signedIdentity(player, own?.state));
-      for (const mode of player.modes) {
-        const groupSize = mode.varied ? attempts : 1;
-        const levels = settings.validation.episodes;
-        note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
-        const whole = validationPlan(settings);
-        const plan = { ...whole, sampling: { ...whole.sampling, temperature: mode.temperature }, groupSize };
-        const { episodes } = await playValidation(
-          agentRollouts(player.context, mode.agent, progress.warn),
-          plan,
-          stop,
-        );
-        rows.push(...evaluationRows(name, mode.name, episodes));
-        if (identity) {
-          const program = settings.rollout.agent !== null;
-          played.push({ policy: name, mode: mode.name, ...identity, plan, program, episodes });
-        }
-        if (output !== undefined) {
-          writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);
-        }
+    const parts = { settings: local, checkpoint, note: progress.warn, stop };
+    await using player = closing(await openPlayer(folders[i], parts));
+    const own = run && player.weights !== undefined ? checkpointOf(run, player.weights) : undefined;
+    if (own) trained.set(name, own.state);
+    const identity = signed && (await signedIdentity(player, own?.state));
+    for (const mode of player.modes) {
+      const groupSize = mode.varied ? attempts : 1;
+      const levels = settings.validation.episodes;
+      note(`${name}: ${levels} levels${groupSize > 1 ? `, ${groupSize} attempts each` : ''}, ${mode.name}`);
+      const whole = validationPlan(settings);
+      const plan = { ...whole, sampling: { ...whole.sampling, temperature: mode.temperature }, groupSize };
+      const { episodes } = await playValidation(
+        agentRollouts(player.context, mode.agent, progress.warn),
+        plan,
+        stop,
+      );
+      rows.push(...evaluationRows(name, mode.name, episodes));
+      if (identity) {
+        const program = settings.rollout.agent !== null;
+        played.push({ policy: name, mode: mode.name, ...identity, plan, program, episodes });
       }
-      if (player.usage) usage.push(usageRow(name, settings, player.usage()));
-    } finally {
-      await player.close();
+      if (output !== undefined) {
+        writeEpisodes(join(output, `${fileName(name)}-${fileName(mode.name)}.jsonl`), episodes);
+      }
     }
+    if (player.usage) usage.push(usageRow(name, settings, player.usage()));
   }
   const table = evaluationTable(rows);
   for (const row of usage) note(usageText(row));

@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import { uploadFiles } from '@huggingface/hub';
 import { EnvHttpProxyAgent, fetch } from 'undici';
 import { stringify } from 'yaml';
+import { closing } from '../../../shared/closing.ts';
 import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared/run-folder/run-files.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/policy.ts';
@@ -296,22 +297,18 @@ async function publishModel(
   if (settings.token === undefined) {
     throw new HubError('a push needs a token that may write: set HF_TOKEN, or run `hf auth login`');
   }
-  const client = new HubClient(settings, options);
-  try {
-    await createRepository(client, publication);
-    const { commit } = (await uploadFiles({
-      repo: { type: 'model', name: id },
-      files: files.map(({ name, content }) => ({ path: name, content })),
-      commitTitle: title,
-      hubUrl: settings.endpoint,
-      fetch: authorizedFetch(client, id),
-      abortSignal: options.signal,
-      useXet: false,
-    }))!;
-    return { url: `${settings.endpoint}/${id}`, commit: commit.oid };
-  } finally {
-    await client.close();
-  }
+  await using client = closing(new HubClient(settings, options));
+  await createRepository(client, publication);
+  const { commit } = (await uploadFiles({
+    repo: { type: 'model', name: id },
+    files: files.map(({ name, content }) => ({ path: name, content })),
+    commitTitle: title,
+    hubUrl: settings.endpoint,
+    fetch: authorizedFetch(client, id),
+    abortSignal: options.signal,
+    useXet: false,
+  }))!;
+  return { url: `${settings.endpoint}/${id}`, commit: commit.oid };
 }
 
 async function createRepository(client: HubClient, { id, private: hidden }: Publication): Promise<void> {

@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, extname, join } from 'node:path';
 import { stringify } from 'yaml';
+import { closing } from '../../../shared/closing.ts';
 import { overrideConfig } from '../../../shared/config.ts';
 import type { JsonObject } from '../../../shared/json.ts';
 import { TRAINER } from '../../../shared/program.ts';
@@ -222,12 +223,8 @@ async function checkServer(url: string, signal: AbortSignal): Promise<void> {
 }
 
 async function surveyed(envId: string, config: JsonObject, url: string): Promise<Survey> {
-  const server = new EnvServer({ url, retry: { patienceMs: PATIENCE_MS } });
-  try {
-    return await surveyEnvironment(server, await describeEnvironment(server, envId, config), config);
-  } finally {
-    await server.close();
-  }
+  await using server = closing(new EnvServer({ url, retry: { patienceMs: PATIENCE_MS } }));
+  return await surveyEnvironment(server, await describeEnvironment(server, envId, config), config);
 }
 
 /** Settings of a config that is not written yet. */
@@ -241,19 +238,14 @@ function settingsOf(text: string, folder: string, overrides: readonly string[] =
 async function measured(subject: ConfigSubject, folder: string, signal: AbortSignal): Promise<TokenLengths> {
   const { survey, tag } = subject;
   const settings = settingsOf(configText(subject, chooseSettings(survey)), folder);
-  const context = await openRunContext(settings, undefined, () => {}, signal);
-  try {
-    const { collector, tokenizer } = context;
-    const prompt = collector.prompt(tag);
-    const turns = survey.observations.map(
-      state =>
-        prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
-    );
-    const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
-    return { turn: Math.max(...turns), response: Math.max(...responses) };
-  } finally {
-    await context.close();
-  }
+  await using context = closing(await openRunContext(settings, undefined, () => {}, signal));
+  const { collector, tokenizer } = context;
+  const prompt = collector.prompt(tag);
+  const turns = survey.observations.map(
+    state => prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
+  );
+  const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
+  return { turn: Math.max(...turns), response: Math.max(...responses) };
 }
 
 /** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */

@@ -1,4 +1,5 @@
 import { stringify } from 'yaml';
+import { closing } from '../../../shared/closing.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import { ServerUnavailable } from '../../client/errors.ts';
 import { baseFolder, hasValueHead, validationTags } from '../../config/derived.ts';
@@ -101,27 +102,23 @@ async function prepared(settings: RunSettings, signal: AbortSignal): Promise<Pre
   const { rollout } = settings;
   try {
     const folder = baseFolder(settings);
-    const context = await openRunContext(settings, folder, () => {}, signal);
-    try {
-      const { tokenizer } = context;
-      const model = found ?? {
-        config: freshModel(settings, tokenizer),
-        remark: ` from scratch, ${tokenizer.vocabularySize} tokens`,
-      };
-      // A program writes its own prompts.
-      const prompts = rollout.agent
-        ? []
-        : await firstPrompts(context, {
-            seed: settings.validation.seed,
-            onFault: (_tag, error) => {
-              throw error;
-            },
-            signal,
-          });
-      return { model, prompts: prompts.map(promptLine(settings)) };
-    } finally {
-      await context.close();
-    }
+    await using context = closing(await openRunContext(settings, folder, () => {}, signal));
+    const { tokenizer } = context;
+    const model = found ?? {
+      config: freshModel(settings, tokenizer),
+      remark: ` from scratch, ${tokenizer.vocabularySize} tokens`,
+    };
+    // A program writes its own prompts.
+    const prompts = rollout.agent
+      ? []
+      : await firstPrompts(context, {
+          seed: settings.validation.seed,
+          onFault: (_tag, error) => {
+            throw error;
+          },
+          signal,
+        });
+    return { model, prompts: prompts.map(promptLine(settings)) };
   } catch (error) {
     if (!(error instanceof ServerUnavailable)) throw error;
     const model = found ?? {

@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { closing } from '../../../shared/closing.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { withoutImages } from '../../../shared/observation-parts.ts';
 import { mapActions, parseResponse } from '../../../shared/response.ts';
@@ -191,17 +192,13 @@ export async function replayResult(
     formatPenalty: 0,
   };
   const sample = sampleOf(episodes);
-  const servers = openServers([{ ...server, retry: { patienceMs: PATIENCE_MS } }]);
-  try {
-    const parties = { program: environment.program, hook: false };
-    const replay = async () =>
-      replayEpisodes(sample, parties, { servers, tags: await describeTags(servers, [tag]) });
-    const differences = await orAborted(replay(), signal);
-    const i = differences.findIndex(difference => difference !== undefined);
-    return i === -1 ? { replayed: sample.length } : { differs: `${sample[i].episode_id}: ${differences[i]}` };
-  } finally {
-    await servers.close();
-  }
+  await using servers = closing(openServers([{ ...server, retry: { patienceMs: PATIENCE_MS } }]));
+  const parties = { program: environment.program, hook: false };
+  const replay = async () =>
+    replayEpisodes(sample, parties, { servers, tags: await describeTags(servers, [tag]) });
+  const differences = await orAborted(replay(), signal);
+  const i = differences.findIndex(difference => difference !== undefined);
+  return i === -1 ? { replayed: sample.length } : { differs: `${sample[i].episode_id}: ${differences[i]}` };
 }
 
 /**

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import { closing } from '../../../shared/closing.ts';
 import { correlation, mean } from '../../algorithms/statistics.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import { filterEpisodes } from '../../data/filtering.ts';
@@ -48,63 +49,61 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
     throw new Error(
       `${run.path} has no stored episodes: train with tracking.trajectories_every=1, or any number above 0`,
     );
-  const hook = new FileReward({
-    file: resolve(options.reward),
-    mode: options.mode ?? 'replace',
-    timeoutMs: 1000 * (settings.rollout.reward?.timeout_s ?? 30),
-    memoryMb: settings.rollout.reward?.memory_mb ?? 256,
-  });
+  await using hook = closing(
+    new FileReward({
+      file: resolve(options.reward),
+      mode: options.mode ?? 'replace',
+      timeoutMs: 1000 * (settings.rollout.reward?.timeout_s ?? 30),
+      memoryMb: settings.rollout.reward?.memory_mb ?? 256,
+    }),
+  );
   const rows: RescoredStep[] = [];
   const lines: object[] = [];
   let fault: Error | undefined;
-  try {
-    for (const { kind, step } of steps) {
-      const { records } = readRecorded(run, kind, step);
-      const before = records.map(episodeOfRecord);
-      const after: (Episode | undefined)[] = [];
-      for (const episode of before) {
-        try {
-          after.push(await withHookRewards(episode, hook));
-        } catch (error) {
-          if (!(error instanceof RewardFault)) throw error;
-          fault ??= error;
-          after.push(undefined);
-        }
+  for (const { kind, step } of steps) {
+    const { records } = readRecorded(run, kind, step);
+    const before = records.map(episodeOfRecord);
+    const after: (Episode | undefined)[] = [];
+    for (const episode of before) {
+      try {
+        after.push(await withHookRewards(episode, hook));
+      } catch (error) {
+        if (!(error instanceof RewardFault)) throw error;
+        fault ??= error;
+        after.push(undefined);
       }
-      const known = before.flatMap((episode, i) => (after[i] ? [{ old: episode, now: after[i] }] : []));
-      const { settings: scheduled } = settingsAt(settings, Math.max(1, step));
-      const weights = scheduled.algorithm.reward_components;
-      const olds = known.map(({ old }) => trainedReturn(old, weights));
-      const news = known.map(({ now }) => trainedReturn(now, weights));
-      const related = correlation(olds, news);
-      const canFilter = kind === 'train' && !scheduled.algorithm.filter.score.startsWith('entropy');
-      const kept = (episodes: readonly Episode[]) =>
-        canFilter && episodes.length > 0 ? filterEpisodes(episodes, scheduled).kept.length : null;
-      rows.push({
+    }
+    const known = before.flatMap((episode, i) => (after[i] ? [{ old: episode, now: after[i] }] : []));
+    const { settings: scheduled } = settingsAt(settings, Math.max(1, step));
+    const weights = scheduled.algorithm.reward_components;
+    const olds = known.map(({ old }) => trainedReturn(old, weights));
+    const news = known.map(({ now }) => trainedReturn(now, weights));
+    const related = correlation(olds, news);
+    const canFilter = kind === 'train' && !scheduled.algorithm.filter.score.startsWith('entropy');
+    const kept = (episodes: readonly Episode[]) =>
+      canFilter && episodes.length > 0 ? filterEpisodes(episodes, scheduled).kept.length : null;
+    rows.push({
+      kind,
+      step,
+      episodes: records.length,
+      failed: records.length - known.length,
+      before: meanOf(olds),
+      after: meanOf(news),
+      correlation: Number.isFinite(related) ? related : null,
+      keptBefore: kept(known.map(({ old }) => old)),
+      keptAfter: kept(known.map(({ now }) => now)),
+    });
+    known.forEach(({ old }, i) => {
+      lines.push({
         kind,
         step,
-        episodes: records.length,
-        failed: records.length - known.length,
-        before: meanOf(olds),
-        after: meanOf(news),
-        correlation: Number.isFinite(related) ? related : null,
-        keptBefore: kept(known.map(({ old }) => old)),
-        keptAfter: kept(known.map(({ now }) => now)),
+        episode_id: old.episodeId,
+        group_id: old.groupId,
+        success: old.success,
+        return: olds[i],
+        rescored: news[i],
       });
-      known.forEach(({ old }, i) => {
-        lines.push({
-          kind,
-          step,
-          episode_id: old.episodeId,
-          group_id: old.groupId,
-          success: old.success,
-          return: olds[i],
-          rescored: news[i],
-        });
-      });
-    }
-  } finally {
-    await hook.close();
+    });
   }
   if (lines.length === 0 && fault) throw fault;
   if (options.out !== undefined) writeJsonLines(resolve(options.out), lines);

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { closing } from '../../../shared/closing.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import type { GroupsRow, TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { advantageEstimator } from '../../algorithms/advantages/registry.ts';
@@ -84,16 +85,12 @@ export async function verifyRun(
   }
   const checkpoint = latestCheckpoint(run);
   if (!checkpoint) throw new Error(`${run.path} has no checkpoint yet, and its tokenizer lies there`);
-  const context = await openRunContext(settings, checkpoint.policy, note, stop);
+  await using context = closing(await openRunContext(settings, checkpoint.policy, note, stop));
   const reports: StepReport[] = [];
-  try {
-    for (const { kind, step } of steps) {
-      stop.throwIfAborted();
-      note(`${kind} ${step}`);
-      reports.push(await verifyStep(run, settings, context, { kind, step }));
-    }
-  } finally {
-    await context.close();
+  for (const { kind, step } of steps) {
+    stop.throwIfAborted();
+    note(`${kind} ${step}`);
+    reports.push(await verifyStep(run, settings, context, { kind, step }));
   }
   return reports;
 }
