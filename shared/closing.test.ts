@@ -1,5 +1,5 @@
 import t from 'tap';
-import { closing } from './closing.ts';
+import { closing, onAbort } from './closing.ts';
 
 t.test('a resource is closed at the end of its block, after a failure too', async t => {
   const closed: string[] = [];
@@ -11,4 +11,17 @@ t.test('a resource is closed at the end of its block, after a failure too', asyn
   };
   await t.rejects(use(), { message: 'broken' });
   t.same(closed, ['second', 'first']);
+});
+
+t.test('an abort acts within the block, and not after it', async t => {
+  const [within, after] = [new AbortController(), new AbortController()];
+  const acted: string[] = [];
+  {
+    using _within = onAbort(within.signal, () => acted.push('within'));
+    using _after = onAbort(after.signal, () => acted.push('after'));
+    using _never = onAbort(undefined, () => acted.push('never'));
+    within.abort();
+  }
+  after.abort();
+  t.same(acted, ['within']);
 });

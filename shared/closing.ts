@@ -6,3 +6,9 @@ export function closing<T extends { close(): Promise<unknown> }>(resource: T): T
     },
   });
 }
+
+/** Acts when a signal is aborted within the block that is `using` it. */
+export function onAbort(signal: AbortSignal | undefined, act: () => void): Disposable {
+  signal?.addEventListener('abort', act, { once: true });
+  return { [Symbol.dispose]: () => signal?.removeEventListener('abort', act) };
+}

@@ -6,7 +6,19 @@ import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER } from '../shared/program.ts';
 import { VERSION } from '../shared/version.ts';
 
-// Commands are imported when they run, so that help and wrong options print at once.
+/**
+ * The action of a command: a function that is imported when it runs, so that help and wrong options print at once. It
+ * takes the arguments and the options, and returns the exit status.
+ */
+const lazily =
+  <Name extends string>(
+    load: () => Promise<{ readonly [N in Name]: (...args: never[]) => Promise<number> }>,
+    name: Name,
+  ) =>
+  async (...args: unknown[]): Promise<void> => {
+    const { [name]: command } = await load();
+    process.exitCode = await command(...(args.slice(0, -1) as never[]));
+  };
 
 /** Longest time from a failed command's message to its exit, in milliseconds. */
 const LONGEST_EXIT_MS = 3000;
@@ -48,10 +60,7 @@ program
   .option('--servers <url>', 'address of the environment server', 'http://127.0.0.1:8080')
   .option('--out <file>', 'file to write (default: the id of the environment, e.g. Guess-v0.yaml)')
   .option('--force', 'replace a file that is there')
-  .action(async (envId: string, settings: string[], options) => {
-    const { init } = await import('./commands/init/init.ts');
-    process.exitCode = await init(envId, settings, options);
-  });
+  .action(lazily(() => import('./commands/init/init.ts'), 'init'));
 
 program
   .command('train')
@@ -60,10 +69,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20 optimizer.learning_rate=1e-3`)
   .option('--resume <run>', 'continue with the run in this folder')
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
-  .action(async (config: string | undefined, overrides: string[], options) => {
-    const { train } = await import('./commands/train/train.ts');
-    process.exitCode = await train(config, overrides, options);
-  });
+  .action(lazily(() => import('./commands/train/train.ts'), 'train'));
 
 program
   .command('verify-run')
@@ -72,10 +78,7 @@ program
   .argument('[overrides...]', `${OVERRIDES_HELP} servers=[http://127.0.0.1:8080]`)
   .option('--json', 'print every verdict as JSON')
   .option('--quiet', 'print the outcome alone')
-  .action(async (run: string, overrides: string[], options) => {
-    const { verifyRunCommand } = await import('./commands/verify/verify-run.ts');
-    process.exitCode = await verifyRunCommand(run, overrides, options);
-  });
+  .action(lazily(() => import('./commands/verify/verify-run.ts'), 'verifyRunCommand'));
 
 program
   .command('rescore')
@@ -89,10 +92,7 @@ program
   )
   .option('--out <file>', 'file for the new returns, one episode a line')
   .option('--json', 'print the table as JSON')
-  .action(async (run: string, options) => {
-    const { rescoreCommand } = await import('./commands/verify/rescore.ts');
-    process.exitCode = await rescoreCommand(run, options);
-  });
+  .action(lazily(() => import('./commands/verify/rescore.ts'), 'rescoreCommand'));
 
 program
   .command('demonstrations')
@@ -103,10 +103,7 @@ program
   .option('--only-success', 'leave out episodes without success')
   .option('--policy <folder>', 'a policy that plays instead, e.g. runs/a-001/checkpoints/step-000100/policy')
   .option('--attempts <k>', 'episodes that the policy plays of each level', Number)
-  .action(async (config: string, overrides: string[], options) => {
-    const { demonstrations } = await import('./commands/demonstrations.ts');
-    process.exitCode = await demonstrations(config, overrides, options);
-  });
+  .action(lazily(() => import('./commands/demonstrations.ts'), 'demonstrations'));
 
 program
   .command('sft')
@@ -119,10 +116,7 @@ program
     (file: string, others: string[] = []) => [...others, file],
   )
   .option('--dry-run', 'print the settings as resolved, sizes and memory, and stop')
-  .action(async (config: string, overrides: string[], options) => {
-    const { supervise } = await import('./commands/train/train.ts');
-    process.exitCode = await supervise(config, overrides, options);
-  });
+  .action(lazily(() => import('./commands/train/train.ts'), 'supervise'));
 
 program
   .command('merge-lora')
@@ -131,10 +125,7 @@ program
   .requiredOption('--out <folder>', 'folder to write the model to')
   .option('--base <folder>', 'folder of the base (default: where the adapter says)')
   .option('--type <type>', 'F32 or BF16 (default: as the base has it)')
-  .action(async (adapter: string, options) => {
-    const { mergeLora } = await import('./commands/merge-lora.ts');
-    process.exitCode = await mergeLora(adapter, options);
-  });
+  .action(lazily(() => import('./commands/merge-lora.ts'), 'mergeLora'));
 
 program
   .command('push')
@@ -144,10 +135,7 @@ program
   .option('--private', 'make a new repository private (default: as the organization has it)')
   .option('--license <id>', 'license for the model card, e.g. apache-2.0')
   .option('--message <text>', 'title of the commit')
-  .action(async (target: string, name: string, options) => {
-    const { push } = await import('./commands/hub/push.ts');
-    process.exitCode = await push(target, name, options);
-  });
+  .action(lazily(() => import('./commands/hub/push.ts'), 'push'));
 
 program
   .command('serve')
@@ -177,10 +165,7 @@ program
   .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
   .option('--max-checkpoint-mb <MiB>', 'disk space for the checkpoints of one key', POSITIVE, 16_384)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
-  .action(async (target: string, options) => {
-    const { serve } = await import('./commands/serve.ts');
-    process.exitCode = await serve(target, options);
-  });
+  .action(lazily(() => import('./commands/serve.ts'), 'serve'));
 
 program
   .command('sweep')
@@ -190,10 +175,7 @@ program
   .argument('<file>', 'YAML file of the sweep, e.g. configs/sweeps/sokoban-algorithms.yaml')
   .argument('[overrides...]', `${OVERRIDES_HELP} training.steps=20, for all runs`)
   .option('--dry-run', 'list the runs and stop')
-  .action(async (file: string, overrides: string[], options) => {
-    const { sweep } = await import('./commands/sweep/sweep.ts');
-    process.exitCode = await sweep(file, overrides, options);
-  });
+  .action(lazily(() => import('./commands/sweep/sweep.ts'), 'sweep'));
 
 program
   .command('dashboard')
@@ -209,20 +191,14 @@ program
     '--authors <file>',
     'JSON file of authors, {"SHA256:…": "name"}: only their signed results are listed',
   )
-  .action(async (runs: string, options) => {
-    const { dashboard } = await import('./commands/dashboard.ts');
-    process.exitCode = await dashboard(runs, options);
-  });
+  .action(lazily(() => import('./commands/dashboard.ts'), 'dashboard'));
 
 program
   .command('view')
   .description('show trajectories of TRL, verl, RAGEN, verifiers or ATIF in the browser')
   .argument('<files...>', 'files or folders of them, e.g. rollouts/10.jsonl, completions, results.jsonl')
   .option('--port <port>', 'port to listen on (default: 8090, or a free one)', numberOption(PORT_RANGE))
-  .action(async (files: string[], options) => {
-    const { view } = await import('./commands/dashboard.ts');
-    process.exitCode = await view(files, options);
-  });
+  .action(lazily(() => import('./commands/dashboard.ts'), 'view'));
 
 program
   .command('evaluate')
@@ -260,10 +236,7 @@ program
   )
   .argument('[overrides...]', `${OVERRIDES_HELP} rollout.env_groups=32 rollout.group_size=8`)
   .option('--json', 'print every metric and table as JSON')
-  .action(async (target: string, overrides: string[], options) => {
-    const { diagnose } = await import('./commands/diagnose.ts');
-    process.exitCode = await diagnose(target, overrides, options);
-  });
+  .action(lazily(() => import('./commands/diagnose.ts'), 'diagnose'));
 
 const PLAYING = ['train', 'demonstrations', 'sft', 'sweep', 'evaluate', 'diagnose'];
 for (const command of program.commands.filter(command => PLAYING.includes(command.name()))) {

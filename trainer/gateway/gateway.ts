@@ -1,5 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
+import { onAbort } from '../../shared/closing.ts';
 import { type SlotGroup, Slots } from '../../shared/scheduling/slots.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { ProgramFault } from '../rollout/episode-agent.ts';
@@ -92,13 +93,12 @@ export class Gateway {
     const model = new RolloutModel(this.#policy, this.#tokenizer, this.#encoder, rollout, sampling);
     this.#rollouts.set(rollout.id, { rollout, model });
     const stop = () => rollout.end(new ProgramFault('the run gave the episode up'));
-    signal?.addEventListener('abort', stop, { once: true });
+    using _abort = onAbort(signal, stop);
     try {
       await (this.settings.workers > 0 ? this.#byWorker(rollout) : this.#byProgram(rollout));
       return rollout;
     } finally {
       rollout.end();
-      signal?.removeEventListener('abort', stop);
       this.#rollouts.delete(rollout.id);
       model.close();
     }

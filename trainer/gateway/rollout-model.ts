@@ -1,14 +1,14 @@
-import type {
-  GenerateRequest,
-  Generation,
-  SamplingDistribution,
-  StreamedToken,
-} from '../generation/generation.ts';
+import type { Generation, SamplingDistribution, StreamedToken } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { textAfterResponse } from '../prompts/chat.ts';
 import { mixSeed } from '../rollout/seeds.ts';
 import { badRequest } from '../serve/openai/errors.ts';
-import { type LanguageModel, PrefixCache, type TokenRequest } from '../serve/openai/language-model.ts';
+import {
+  type LanguageModel,
+  PrefixCache,
+  type SequencePolicy,
+  type TokenRequest,
+} from '../serve/openai/language-model.ts';
 import type { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import type { Rollout } from './rollout.ts';
 
@@ -20,10 +20,9 @@ const KEPT_SEQUENCES = 2;
 let sequences = 2 ** 40;
 
 /** The policy that answers programs. */
-export interface GatewayPolicy {
+export interface GatewayPolicy extends SequencePolicy {
   readonly maxSequenceLength: number;
   readonly vocabularySize: number;
-  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
   release(sequenceId: number): void;
 }
 
@@ -86,41 +85,27 @@ export class RolloutModel implements LanguageModel {
     const { responseLength, stopStrings, seed, ...distribution } = this.#sampling;
     const maxNewTokens = Math.min(sampling.maxNewTokens, responseLength);
     const number = this.#begin(promptIds.length, maxNewTokens);
-    const known = this.#kept.take(promptIds);
-    const sequenceId = known?.sequenceId ?? sequences++;
-    const abort = () => this.#policy.release(sequenceId);
-    signal.addEventListener('abort', abort, { once: true });
-    try {
-      const generation = await this.#policy.generate(
-        {
-          sequenceId,
-          append: known ? promptIds.slice(known.length) : promptIds,
-          sampling: {
-            ...distribution,
-            maxNewTokens,
-            stopTokenIds: sampling.stopTokenIds,
-            stopStrings: [...stopStrings, ...(sampling.stopStrings ?? [])],
-          },
-          seed: mixSeed(
-            seed,
-            this.#rollout.plan.groupId,
-            this.#rollout.plan.seed,
-            this.#rollout.member,
-            number,
-          ),
-          ...(topLogProbs === undefined ? {} : { topLogProbs }),
-        },
-        watch,
-      );
-      signal.throwIfAborted();
-      this.#keep(sequenceId, promptIds, generation, maxNewTokens);
-      return generation;
-    } catch (error) {
-      this.#policy.release(sequenceId);
-      throw error;
-    } finally {
-      signal.removeEventListener('abort', abort);
-    }
+    const { plan, member } = this.#rollout;
+    const request: TokenRequest = {
+      promptIds,
+      sampling: {
+        ...distribution,
+        maxNewTokens,
+        stopTokenIds: sampling.stopTokenIds,
+        stopStrings: [...stopStrings, ...(sampling.stopStrings ?? [])],
+      },
+      seed: mixSeed(seed, plan.groupId, plan.seed, member, number),
+      ...(topLogProbs === undefined ? {} : { topLogProbs }),
+    };
+    const made = await this.#kept.generate(this.#policy, request, () => sequences++, signal, watch);
+    const { generation, sequenceId, tokens } = made;
+    const { tokenIds, logProbs, versions, values, finishReason } = generation;
+    const text = this.tokenizer.decode(tokenIds, { skipSpecial: true });
+    const call = { promptIds, tokenIds, logProbs, versions, finishReason, text };
+    this.#rollout.record(values ? { ...call, values } : call, maxNewTokens);
+    if (this.#rollout.isOpen) this.#kept.keep(sequenceId, tokens);
+    else this.#policy.release(sequenceId);
+    return generation;
   }
 
   /** Frees the policy's memory of the rollout. */
@@ -134,23 +119,6 @@ export class RolloutModel implements LanguageModel {
     } catch (error) {
       throw badRequest((error as Error).message);
     }
-  }
-
-  #keep(
-    sequenceId: number,
-    promptIds: readonly number[],
-    generation: Generation,
-    maxNewTokens: number,
-  ): void {
-    const { tokenIds, logProbs, versions, values, finishReason } = generation;
-    const all = new Int32Array(promptIds.length + tokenIds.length);
-    all.set(promptIds);
-    all.set(tokenIds, promptIds.length);
-    const text = this.tokenizer.decode(tokenIds, { skipSpecial: true });
-    const call = { promptIds, tokenIds, logProbs, versions, finishReason, text };
-    this.#rollout.record(values ? { ...call, values } : call, maxNewTokens);
-    if (this.#rollout.isOpen) this.#kept.keep(sequenceId, all);
-    else this.#policy.release(sequenceId);
   }
 }
 

@@ -2,9 +2,9 @@ import { createHash, type Hash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { lock } from 'proper-lockfile';
 import { closing } from '../../shared/closing.ts';
+import { retry } from '../../shared/http/retry.ts';
 import { allowedFiles } from './allowed-files.ts';
 import { cachedSnapshot, hasFile, ModelCache, modelOfSnapshot } from './cache.ts';
 import {
@@ -366,24 +366,19 @@ interface LockOptions {
  * @returns releases the lock
  * @throws HubError after an hour; AbortError, or the signal's reason, once it is aborted
  */
-async function lockFile(
+function lockFile(
   path: string,
   { lockfilePath, what, signal, note }: LockOptions,
 ): Promise<() => Promise<void>> {
-  for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
-    signal?.throwIfAborted();
-    try {
-      return await lock(path, { realpath: false, lockfilePath, stale: STALE_LOCK_MS, retries: 0 });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error;
-      if (waitedMs >= LONGEST_WAIT_MS) {
-        throw new HubError(
-          `another process has been downloading ${what} for an hour: end it, or remove ${lockfilePath}, then start again`,
-          { cause: error },
-        );
-      }
-      if (waitedMs === 0) note(`another process is downloading ${what}: waiting for it (${lockfilePath})`);
-      await sleep(RETRY_MS, undefined, { signal });
-    }
-  }
+  const attempt = () => lock(path, { realpath: false, lockfilePath, stale: STALE_LOCK_MS, retries: 0 });
+  const pauseAfter = (error: unknown, attempts: number): number => {
+    if ((error as NodeJS.ErrnoException).code !== 'ELOCKED') throw error;
+    if (attempts === 1) note(`another process is downloading ${what}: waiting for it (${lockfilePath})`);
+    if (attempts * RETRY_MS <= LONGEST_WAIT_MS) return RETRY_MS;
+    throw new HubError(
+      `another process has been downloading ${what} for an hour: end it, or remove ${lockfilePath}, then start again`,
+      { cause: error },
+    );
+  };
+  return retry(attempt, pauseAfter, signal);
 }

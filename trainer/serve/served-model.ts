@@ -65,32 +65,22 @@ export class ServedModel implements LanguageModel {
   }
 
   async generate(
-    { promptIds, ...request }: TokenRequest,
+    request: TokenRequest,
     signal: AbortSignal,
     watch?: (token: StreamedToken) => void,
   ): Promise<Generation> {
     signal.throwIfAborted();
     await this.#tryBadWords(request.sampling.badWords ?? [], signal);
-    const known = this.#kept.take(promptIds);
-    const sequenceId = known?.sequenceId ?? this.#nextSequence++;
-    const abort = () => this.policy.release(sequenceId);
-    signal.addEventListener('abort', abort, { once: true });
     this.#open++;
     try {
-      const append = known === undefined ? promptIds : promptIds.slice(known.length);
-      const generation = await this.policy.generate({ sequenceId, append, ...request }, watch);
-      if (signal.aborted) throw signal.reason;
-      const tokens = new Int32Array(promptIds.length + generation.tokenIds.length);
-      tokens.set(promptIds);
-      tokens.set(generation.tokenIds, promptIds.length);
-      this.policy.park(sequenceId);
-      this.#kept.keep(sequenceId, tokens);
-      return generation;
+      const fresh = () => this.#nextSequence++;
+      const made = await this.#kept.generate(this.policy, request, fresh, signal, watch);
+      this.policy.park(made.sequenceId);
+      this.#kept.keep(made.sequenceId, made.tokens);
+      return made.generation;
     } catch (error) {
-      this.policy.release(sequenceId);
       throw (error as Error).message === NOTHING_LEFT ? badRequest(NOTHING_LEFT) : error;
     } finally {
-      signal.removeEventListener('abort', abort);
       this.#open--;
       if (this.#open === 0) this.#onIdle?.();
     }

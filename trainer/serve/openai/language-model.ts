@@ -1,5 +1,11 @@
+import { onAbort } from '../../../shared/closing.ts';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { Generation, SamplingSettings, StreamedToken } from '../../generation/generation.ts';
+import type {
+  GenerateRequest,
+  Generation,
+  SamplingSettings,
+  StreamedToken,
+} from '../../generation/generation.ts';
 import type { TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -53,6 +59,11 @@ export interface LanguageModel {
   jsonGrammar?(schema: JsonObject): Promise<TextGrammar>;
 }
 
+/** A policy that generates by sequences. */
+export interface SequencePolicy {
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
+}
+
 /**
  * Finished sequences that may still have a cache. A prompt that begins with all tokens of one continues it, so a
  * conversation's next turn only costs its new tokens. (Where prompts only share a beginning, the engine shares blocks
@@ -89,6 +100,36 @@ export class PrefixCache {
       }
     }
     return undefined;
+  }
+
+  /**
+   * Generates after the longest kept sequence that the prompt continues, or in a new one.
+   * @param fresh number of a new sequence
+   * @returns the generation with its sequence, which the caller keeps or releases
+   */
+  async generate(
+    policy: SequencePolicy,
+    { promptIds, ...request }: TokenRequest,
+    fresh: () => number,
+    signal: AbortSignal,
+    watch?: (token: StreamedToken) => void,
+  ): Promise<{ generation: Generation; sequenceId: number; tokens: Int32Array }> {
+    const known = this.take(promptIds);
+    const sequenceId = known?.sequenceId ?? fresh();
+    const release = () => this.#release(sequenceId);
+    using _abort = onAbort(signal, release);
+    try {
+      const append = known === undefined ? promptIds : promptIds.slice(known.length);
+      const generation = await policy.generate({ sequenceId, append, ...request }, watch);
+      signal.throwIfAborted();
+      const tokens = new Int32Array(promptIds.length + generation.tokenIds.length);
+      tokens.set(promptIds);
+      tokens.set(generation.tokenIds, promptIds.length);
+      return { generation, sequenceId, tokens };
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 
   /** Keeps a sequence; beyond the limit the oldest is released. */

@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { onAbort } from '../../../shared/closing.ts';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { ChatRenderOptions } from '../../models/tokenizer/chat-template.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -211,14 +212,10 @@ export class TextProcess {
       this.#waiting.delete(waiting);
       reject(signal?.reason);
     };
-    signal?.addEventListener('abort', abort, { once: true });
+    using _abort = onAbort(signal, abort);
     this.#waiting.add(waiting);
     this.#next();
-    try {
-      return await promise;
-    } finally {
-      signal?.removeEventListener('abort', abort);
-    }
+    return await promise;
   }
 
   async close(): Promise<void> {

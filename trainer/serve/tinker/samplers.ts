@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
+import { onAbort } from '../../../shared/closing.ts';
 import { MAX_TOP_LOG_PROBS, type SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
@@ -176,10 +177,10 @@ export class SamplerPool {
       fail(signal.reason);
       this.#dealOut();
     };
-    signal.addEventListener('abort', leave);
+    using _abort = onAbort(signal, leave);
     this.#waiting.add(request);
     this.#dealOut();
-    return promise.finally(() => signal.removeEventListener('abort', leave));
+    return await promise;
   }
 
   /**
@@ -239,7 +240,7 @@ export class SamplerPool {
       for (const id of ids) policy.release(id);
     };
     signal.throwIfAborted();
-    signal.addEventListener('abort', release, { once: true });
+    using _abort = onAbort(signal, release);
     try {
       const generations = await Promise.all(
         ids.map((sequenceId, i) => policy.generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
@@ -258,7 +259,6 @@ export class SamplerPool {
         topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, prompt, top, signal) : null,
       };
     } finally {
-      signal.removeEventListener('abort', release);
       release();
     }
   }
