@@ -151,7 +151,7 @@ function readMeanings(): ReadonlyMap<string, string> {
       const called = constants.get(callee)?.value;
       if (called && ts.isArrowFunction(called)) walk(called, path);
       const suffix = callee === 'Type.Array' ? '[]' : callee === 'Type.Record' ? '.<name>' : '';
-      const isObject = ['Type.Object', 'strict', 'section'].includes(callee);
+      const isObject = ['Type.Object', 'closed', 'section'].includes(callee);
       for (const argument of isObject ? value.arguments.slice(0, 1) : value.arguments) {
         // Options of a schema are no settings.
         if (isObject || !ts.isObjectLiteralExpression(argument)) walk(argument, `${path}${suffix}`);

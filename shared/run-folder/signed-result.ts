@@ -1,6 +1,7 @@
 import { createHash, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import type { Static } from 'typebox';
 import { compiled, fits } from '../schema/check.ts';
+import { closed } from '../schema/closed.ts';
 import { Type } from '../schema/type.ts';
 
 /** Most bytes of `result.json` and of an episode file, and most files of a result. */
@@ -14,7 +15,6 @@ const MAX_SEED = Number.MAX_SAFE_INTEGER - MAX_LEVELS;
 /** Prefix of the signed text, so that a signature of any other text is invalid here. */
 const PURPOSE = 'ragen result 1\n';
 
-const closed = { additionalProperties: false };
 /** One line of text without control characters or direction marks. */
 const line = (maxLength: number) => Type.String({ minLength: 1, maxLength, pattern: '^[^\\p{C}]*$' });
 const Sha256 = Type.String({ pattern: '^[0-9a-f]{64}$' });
@@ -24,73 +24,66 @@ const count = (minimum: number, maximum: number) => Type.Integer({ minimum, maxi
 const EpisodesPath = Type.String({ pattern: '^evaluations/\\w[\\w.-]{0,150}\\.jsonl$' });
 
 /** Success rate of one player on the levels of one environment. */
-const PlayedResult = Type.Object(
-  {
-    policy: line(300),
-    /** Sampling mode of the tokens, or `reference`. */
-    mode: line(100),
-    /** Training iterations of the checkpoint. */
-    step: Type.Optional(count(0, 1e9)),
-    weights_sha256: Type.Optional(Sha256),
-    tag: line(200),
-    environment: Type.Object(
-      {
-        env_id: line(200),
-        config: Type.Record(Type.String(), Type.Unknown()),
-        max_turns: count(1, 1e6),
-        max_actions_per_turn: count(1, 1e6),
-        max_actions_per_trajectory: count(1, 1e6),
-        /** True where the author's own program played, so that only the server enforced the cap on actions. */
-        program: Type.Boolean(),
-      },
-      closed,
-    ),
-    /** Level k has the seed `first` + k and is played `attempts` times. */
-    seeds: Type.Object(
-      { first: count(0, MAX_SEED), levels: count(1, MAX_LEVELS), attempts: count(1, MAX_ATTEMPTS) },
-      closed,
-    ),
-    success: Share,
-    /** Wilson 95 % interval over the levels. */
-    success_low: Share,
-    success_high: Share,
-    pass_at: Type.Optional(Type.Record(Type.String({ pattern: '^[1-9][0-9]{0,3}$' }), Share)),
-    /** Episode file, one of `files`. */
-    episodes: EpisodesPath,
-  },
-  closed,
-);
+const PlayedResult = closed({
+  policy: line(300),
+  /** Sampling mode of the tokens, or `reference`. */
+  mode: line(100),
+  /** Training iterations of the checkpoint. */
+  step: Type.Optional(count(0, 1e9)),
+  weights_sha256: Type.Optional(Sha256),
+  tag: line(200),
+  environment: closed({
+    env_id: line(200),
+    config: Type.Record(Type.String(), Type.Unknown()),
+    max_turns: count(1, 1e6),
+    max_actions_per_turn: count(1, 1e6),
+    max_actions_per_trajectory: count(1, 1e6),
+    /** True where the author's own program played, so that only the server enforced the cap on actions. */
+    program: Type.Boolean(),
+  }),
+  /** Level k has the seed `first` + k and is played `attempts` times. */
+  seeds: closed({
+    first: count(0, MAX_SEED),
+    levels: count(1, MAX_LEVELS),
+    attempts: count(1, MAX_ATTEMPTS),
+  }),
+  success: Share,
+  /** Wilson 95 % interval over the levels. */
+  success_low: Share,
+  success_high: Share,
+  pass_at: Type.Optional(Type.Record(Type.String({ pattern: '^[1-9][0-9]{0,3}$' }), Share)),
+  /** Episode file, one of `files`. */
+  episodes: EpisodesPath,
+});
 export type PlayedResult = Static<typeof PlayedResult>;
 
-const RunResult = Type.Object(
-  {
-    run: line(300),
-    /** SHA-256 of the canonical JSON of `config.yaml` without `servers` and `run`. */
-    config_sha256: Sha256,
-    /** Version of ragen. */
-    version: line(50),
-    date: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$' }),
-    command: line(4000),
-    author: Type.Object({ name: line(100), public_key: Type.String({ pattern: '^[\\w-]{43}$' }) }, closed),
-    results: Type.Array(PlayedResult, { minItems: 1, maxItems: 64 }),
-    /** Files that the results are computed from. */
-    files: Type.Array(
-      Type.Object({ path: EpisodesPath, bytes: count(1, MAX_EPISODES_BYTES), sha256: Sha256 }, closed),
-      { minItems: 1, maxItems: MAX_RESULT_FILES },
-    ),
-  },
-  closed,
-);
+const RunResult = closed({
+  run: line(300),
+  /** SHA-256 of the canonical JSON of `config.yaml` without `servers` and `run`. */
+  config_sha256: Sha256,
+  /** Version of ragen. */
+  version: line(50),
+  date: Type.String({ pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d\\.\\d{3}Z$' }),
+  command: line(4000),
+  author: closed({ name: line(100), public_key: Type.String({ pattern: '^[\\w-]{43}$' }) }),
+  results: Type.Array(PlayedResult, { minItems: 1, maxItems: 64 }),
+  /** Files that the results are computed from. */
+  files: Type.Array(closed({ path: EpisodesPath, bytes: count(1, MAX_EPISODES_BYTES), sha256: Sha256 }), {
+    minItems: 1,
+    maxItems: MAX_RESULT_FILES,
+  }),
+});
 /** Results of evaluating a run, with the hashes of the files they are computed from. */
 export type RunResult = Static<typeof RunResult>;
 
 /** Result of a replay: the number of episodes that agreed, or the first difference. */
 export type ReplayVerdict = { readonly replayed: number } | { readonly differs: string };
 
-const SignedResult = Type.Object(
-  { format: Type.Literal(1), result: RunResult, signature: Type.String({ pattern: '^[\\w-]{86}$' }) },
-  closed,
-);
+const SignedResult = closed({
+  format: Type.Literal(1),
+  result: RunResult,
+  signature: Type.String({ pattern: '^[\\w-]{86}$' }),
+});
 /** `result.json`: results with an Ed25519 signature, which covers the canonical JSON of `result`. */
 export type SignedResult = Static<typeof SignedResult>;
 

@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
 import Type from 'typebox';
+import { closed } from '../../shared/schema/closed.ts';
 import { AlgorithmSettings, LossConfig, OptimizerConfig, SchedulesSettings } from './sections/algorithm.ts';
 import { EndpointSection, PolicySettings } from './sections/policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';
@@ -13,7 +14,6 @@ import {
   positive,
   section,
   share,
-  strict,
   text,
 } from './sections/schema.ts';
 import { TrackingSettings, TrainingSettings, ValidationSettings, WarmStart } from './sections/training.ts';
@@ -58,7 +58,7 @@ const DiagnosticsSettings = section({
      * Thresholds of high entropy (nats per token) and information; null: half the median of the first three
      * measurements.
      */
-    thresholds: orNull(strict({ entropy: notNegative(0.1), mi_share: share(0.1) })),
+    thresholds: orNull(closed({ entropy: notNegative(0.1), mi_share: share(0.1) })),
   }),
   /** Gradients of task, entropy and KL by spread of groups. */
   gradients: section({
@@ -76,7 +76,7 @@ const DiagnosticsSettings = section({
 });
 
 /** Everything a run depends on: what YAML configs are validated against. Keys are RAGEN's and verl's where they have one. */
-export const RunSettings = strict({
+export const RunSettings = closed({
   /** Seed of everything random: weights, sampled tokens, orders and levels. */
   seed: count(0),
   /** Seeds that do not change with `seed`. */

@@ -1,12 +1,13 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Type, { type Static } from 'typebox';
+import { closed } from '../../shared/schema/closed.ts';
 import type { Generation } from '../generation/generation.ts';
 import type { LanguageModel } from './openai/language-model.ts';
 import { completionOptions } from './openai/options.ts';
 import { bodyParser } from './openai/parse.ts';
 import { checkedPrompt } from './openai/prompts.ts';
 import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
-import { closed, SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
+import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 
 /** Most prompts of one request. */
 const MAX_BATCHED = 64;

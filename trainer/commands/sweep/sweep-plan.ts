@@ -3,25 +3,25 @@ import Type, { type Static } from 'typebox';
 import { ConfigError, loadConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { closed } from '../../../shared/schema/closed.ts';
 import { isLibraryConfig } from '../../config/load.ts';
-import { strict } from '../../config/sections/schema.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';
 
 /** Random values by key: drawn from a list, or from a range, evenly or by the logarithm. */
-const RandomSearch = strict({
+const RandomSearch = closed({
   points: Type.Integer({ minimum: 1 }),
   /** Seeds the draws. */
   seed: Type.Integer({ minimum: 0, default: 0 }),
   space: Type.Record(
     Type.String(),
     Type.Union([
-      strict({ choice: Type.Array(Type.Unknown(), { minItems: 1 }) }),
-      strict({ uniform: Type.Tuple([Type.Number(), Type.Number()]) }),
-      strict({
+      closed({ choice: Type.Array(Type.Unknown(), { minItems: 1 }) }),
+      closed({ uniform: Type.Tuple([Type.Number(), Type.Number()]) }),
+      closed({
         log_uniform: Type.Tuple([Type.Number({ exclusiveMinimum: 0 }), Type.Number({ exclusiveMinimum: 0 })]),
       }),
-      strict({ integer: Type.Tuple([Type.Integer(), Type.Integer()]) }),
+      closed({ integer: Type.Tuple([Type.Integer(), Type.Integer()]) }),
     ]),
     { minProperties: 1 },
   ),
@@ -29,7 +29,7 @@ const RandomSearch = strict({
 type RandomSearch = Static<typeof RandomSearch>;
 
 /** All runs go to the first step; after each round the better share continues, to `factor` times as many steps. */
-const Halving = strict({
+const Halving = closed({
   /** Iterations of the first round. */
   first_steps: Type.Integer({ minimum: 1 }),
   /** η: one run in this many continues, to this many times the steps. */
@@ -38,7 +38,7 @@ const Halving = strict({
 export type Halving = Static<typeof Halving>;
 
 /** A plan of runs: every variant with every value of the grid and every seed. */
-const SweepSettings = strict({
+const SweepSettings = closed({
   /** The config of all runs: relative to the sweep's file, or `ragen:NAME`. */
   config: Type.String({ minLength: 1 }),
   /** Name of the folder for the runs; null: the sweep's file name. */

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 import { DEFAULT_ADVANTAGE_SETTINGS as ADVANTAGE } from '../../algorithms/advantages/estimator.ts';
 import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
 import { FILTER_STRATEGIES } from '../../algorithms/filters/registry.ts';
@@ -20,18 +21,7 @@ import {
   OFF_POLICY_KINDS,
 } from '../../algorithms/losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from '../../algorithms/rewards/normalization.ts';
-import {
-  aboveZero,
-  choice,
-  count,
-  flag,
-  notNegative,
-  orNull,
-  positive,
-  section,
-  share,
-  strict,
-} from './schema.ts';
+import { aboveZero, choice, count, flag, notNegative, orNull, positive, section, share } from './schema.ts';
 
 /** Which groups are trained on, and what makes the batch whole again. */
 const FilterConfig = section({
@@ -230,7 +220,7 @@ export const LossConfig = section({
   }),
 });
 
-const AveragedWeights = strict({
+const AveragedWeights = closed({
   /** Decay with each optimizer step. */
   decay: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.99 }),
   /** Validations and the best checkpoint use the average. */
@@ -261,7 +251,7 @@ export const OptimizerConfig = section({
 });
 
 /** The course of one coefficient over the iterations, in place of its setting. */
-export const CoefficientSchedule = strict({
+export const CoefficientSchedule = closed({
   /** Form of the change; `steps` takes the last of `values` that has begun. */
   kind: choice(['linear', 'cosine', 'steps'], 'linear'),
   /** Value before `begin`. */
@@ -273,7 +263,7 @@ export const CoefficientSchedule = strict({
   /** Last iteration of the change; null: the last of the run. */
   end: orNull(Type.Integer({ minimum: 1 })),
   /** For `steps`: values with their first iterations. */
-  values: Type.Array(strict({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }), {
+  values: Type.Array(closed({ from_step: positive(1), value: Type.Number({ minimum: 0 }) }), {
     default: [],
   }),
 });

@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { BASE_PRECISIONS } from '../../models/blocks.ts';
 import { QUANTIZATIONS } from '../../models/quantized.ts';
@@ -6,7 +7,7 @@ import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
 import { TINKER_SERVERS } from '../../policy/tinker/profiles.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/choice.ts';
-import { aboveZero, choice, flag, notNegative, orNull, positive, section, strict, text } from './schema.ts';
+import { aboveZero, choice, flag, notNegative, orNull, positive, section, text } from './schema.ts';
 
 /** Fields of a model behind an interface like OpenAI's. */
 const endpoint = (concurrency: number) => ({
@@ -25,10 +26,10 @@ const endpoint = (concurrency: number) => ({
 });
 
 /** A model behind text completions that repeat prompts with log-probabilities (`echo`, `logprobs`): ragen, vLLM. */
-const ReferenceEndpoint = strict(endpoint(16));
+const ReferenceEndpoint = closed(endpoint(16));
 
 /** A chat model behind an OpenAI-compatible interface, to be evaluated. */
-export const EndpointSection = strict({
+export const EndpointSection = closed({
   ...endpoint(8),
   /** Limit of the endpoint; null: none. */
   requests_per_minute: orNull(Type.Integer({ minimum: 1 })),
@@ -52,7 +53,7 @@ export const ATTENTION_MODULES = ['q_proj', 'k_proj', 'v_proj', 'o_proj'] as con
 export const MLP_MODULES = ['gate_proj', 'up_proj', 'down_proj'] as const;
 
 /** Adapters that are learned next to a model instead of the model itself. */
-const LoraSection = strict({
+const LoraSection = closed({
   /** Rank of the adapters. */
   rank: positive(16),
   /** An adapter's output is multiplied by alpha / rank … */
@@ -80,7 +81,7 @@ export function loraConfig(section: LoraSection): LoraConfig {
 }
 
 /** The server of `policy.runtime: tinker`. */
-const TinkerSection = strict({
+const TinkerSection = closed({
   /** Address without `/api/v1`. */
   url: Type.String({ pattern: '^https?://' }),
   /** Kind of server; `skyrl` means FSDP or Megatron. */
@@ -98,7 +99,7 @@ const TinkerSection = strict({
 });
 
 /** A separate model that estimates values, in place of a head on the policy's trunk. */
-const CriticSection = strict({
+const CriticSection = closed({
   /** Folder of its first weights; null: the policy's. */
   init: orNull(Type.String({ minLength: 1 })),
   /** Peak learning rate; the rest of `optimizer` is the policy's. */

@@ -1,22 +1,12 @@
 import Type, { type Static } from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 import { PROMPT_NAMES } from '../../prompts/templates.ts';
 import { BRANCH_CHOICES } from '../../rollout/branching/tree-plan.ts';
 import { CONTEXT_MODES } from '../../rollout/context.ts';
-import {
-  aboveZero,
-  choice,
-  count,
-  flag,
-  orNull,
-  positive,
-  sampling,
-  section,
-  share,
-  strict,
-} from './schema.ts';
+import { aboveZero, choice, count, flag, orNull, positive, sampling, section, share } from './schema.ts';
 
 /** A named environment with its configuration and the caps of a rollout in it. */
-export const TagSettings = strict({
+export const TagSettings = closed({
   /** Id of the environment at the server. */
   env_id: Type.String({ minLength: 1 }),
   /** Configuration of the environment. */
@@ -34,7 +24,7 @@ export const TagSettings = strict({
 });
 export type TagSettings = Static<typeof TagSettings>;
 
-export const ServerSettings = strict(
+export const ServerSettings = closed(
   {
     /** Address of the server. */
     url: Type.String({ pattern: '^https?://' }),
@@ -49,11 +39,11 @@ export const ServerSettings = strict(
   { shorthand: 'url' },
 );
 
-const Curriculum = strict({
+const Curriculum = closed({
   /** Stages switch at once or gradually. */
   blend: choice(['step', 'linear'], 'step'),
   stages: Type.Array(
-    strict({
+    closed({
       /** First iteration of the stage, counted from 1. */
       from_step: positive(1),
       /** Shares by tag, in any unit. */
@@ -63,7 +53,7 @@ const Curriculum = strict({
   ),
 });
 
-const RewardHook = strict({
+const RewardHook = closed({
   /** TypeScript or JavaScript file that exports `reward(episode)`. */
   file: orNull(Type.String({ minLength: 1 })),
   /** Service that gets each episode by POST. */
@@ -80,14 +70,14 @@ const RewardHook = strict({
   memory_mb: positive(256),
 });
 
-const AdaptiveCurriculum = strict({
+const AdaptiveCurriculum = closed({
   /** Share that is split evenly. */
   floor: share(0.2),
   /** Decay of the moving average of each tag's success. */
   decay: share(0.9),
 });
 
-const LevelReplay = strict({
+const LevelReplay = closed({
   /** Share of an iteration's groups that replay levels. */
   share: share(0.5),
   /** Most levels to remember. */
@@ -100,7 +90,7 @@ const LevelReplay = strict({
   decay: share(0.5),
 });
 
-const PrefixSettings = strict({
+const PrefixSettings = closed({
   /**
    * Replayed turns: by fixed ratios, by ratios that a controller moves, or from the end of solved episodes backwards.
    */
@@ -148,7 +138,7 @@ const PrefixSettings = strict({
   deterministic: flag(false),
 });
 
-const TreeSettings = strict({
+const TreeSettings = closed({
   /** Turns that branch: drawn before play, the same for all, or uncertain ones. */
   where: choice(BRANCH_CHOICES, 'drawn'),
   /** Trees of a group. */
@@ -167,21 +157,21 @@ const TreeSettings = strict({
   weight: Type.Number({ default: 0.2 }),
 });
 
-const VineSettings = strict({
+const VineSettings = closed({
   /** Continuations of a history. */
   clones: positive(9),
   /** Turns between valued histories. */
   every: positive(1),
 });
 
-const Asynchronous = strict({
+const Asynchronous = closed({
   /** Most iterations between sampling and training; 0: synchronous. */
   max_staleness: count(1),
   /** Continues with the KV cache of older weights. */
   keep_stale_cache: flag(false),
 });
 
-const ProgramAgent = strict({
+const ProgramAgent = closed({
   /** A program. */
   kind: choice(['program'], 'program'),
   /** The program and its arguments, started in the trainer's folder. */

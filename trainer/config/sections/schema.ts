@@ -1,10 +1,8 @@
 import Type from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 
-/** An object that rejects unknown keys. */
-export const strict = <Keys extends Type.TProperties>(keys: Keys, options: Type.TObjectOptions = {}) =>
-  Type.Object(keys, { additionalProperties: false, ...options });
 /** An optional section, because all its keys have defaults. */
-export const section = <Keys extends Type.TProperties>(keys: Keys) => strict(keys, { default: {} });
+export const section = <Keys extends Type.TProperties>(keys: Keys) => closed(keys, { default: {} });
 
 export const positive = (value: number) => Type.Integer({ minimum: 1, default: value });
 export const count = (value: number) => Type.Integer({ minimum: 0, default: value });

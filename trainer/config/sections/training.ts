@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
 import {
@@ -12,13 +13,12 @@ import {
   sampling,
   section,
   share,
-  strict,
   text,
 } from './schema.ts';
 
 const DEMONSTRATORS = ['random', 'optimal', 'oracle', 'heuristic'] as const;
 
-export const WarmStart = strict({
+export const WarmStart = closed({
   /** JSON Lines files with conversations, instead of demonstrations. */
   files: Type.Array(Type.String({ minLength: 1 }), { default: [] }),
   /** Share of held-out examples. */
@@ -112,7 +112,7 @@ export const TrainingSettings = section({
 });
 
 /** A further set of validation episodes; what is null is as in `validation`. */
-const ValidationSet = strict({
+const ValidationSet = closed({
   /** Environments that it plays. */
   tags: orNull(Type.Array(Type.String(), { minItems: 1 })),
   /** First seed of its levels and of their sampling. */
@@ -148,7 +148,7 @@ export const TrackingSettings = section({
   peak_tflops: orNull(aboveZero(1)),
   /** Writes an offline run of Weights & Biases. */
   wandb: orNull(
-    strict({
+    closed({
       /** Project. */
       project: text('ragen'),
       /** User or team. */
@@ -161,7 +161,7 @@ export const TrackingSettings = section({
   ),
   /** Logs to an MLflow tracking server. */
   mlflow: orNull(
-    strict({
+    closed({
       /** Address of the server. */
       url: Type.String({ pattern: '^https?://' }),
       /** Experiment. */

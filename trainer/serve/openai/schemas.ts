@@ -1,4 +1,5 @@
 import Type, { type Static } from 'typebox';
+import { closed } from '../../../shared/schema/closed.ts';
 
 /** Most choices of one request. */
 const MAX_CHOICES = 128;
@@ -13,9 +14,6 @@ const MAX_VARIABLES = 64;
 const LONGEST_STOP = 1024;
 const GREATEST_SEED = Number.MAX_SAFE_INTEGER;
 
-/** An object that rejects unknown fields. */
-export const closed = <Fields extends Type.TProperties>(fields: Fields) =>
-  Type.Object(fields, { additionalProperties: false });
 const orNull = <T extends Type.TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
 const Penalty = Type.Number({ minimum: -2, maximum: 2 });
 const boolean = Type.Optional(Type.Boolean());
