@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
 import { backoffMs, retry } from '../../shared/http/retry.ts';
 import { type Json, parseJson } from '../../shared/json.ts';
+import { secretOf } from '../config/secret.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { MetricSink, OpenSink } from './tracker.ts';
 import { type TrackedRun, WandbRun } from './wandb/wandb.ts';
@@ -27,10 +28,7 @@ export function configuredSinks(
   if (wandb) sinks.push(rows => new WandbRun(join(folder, 'wandb'), wandb, tracked, rows));
   if (mlflow) {
     const { url, experiment, token_env } = mlflow;
-    const token = token_env === null ? undefined : process.env[token_env];
-    if (token_env !== null && !token) {
-      throw new Error(`tracking.mlflow.token_env: the environment variable ${token_env} is not set`);
-    }
+    const token = secretOf('tracking.mlflow.token_env', token_env);
     const server = { url, experiment, token };
     sinks.push(() => new MlflowRun(server, tracked, join(folder, 'mlflow.json'), note));
   }

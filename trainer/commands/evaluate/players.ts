@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { camelized } from '../../../shared/camelized.ts';
 import { hasValueHead } from '../../config/derived.ts';
+import { secretOf } from '../../config/secret.ts';
 import type { EndpointSection } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
@@ -170,10 +171,7 @@ function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: Run
 }
 
 function clientSettings({ price_per_million: _, api_key_env, timeout_s, ...section }: EndpointSection) {
-  const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
-  if (api_key_env !== null && !apiKey) {
-    throw new Error(`endpoint.api_key_env: the environment variable ${api_key_env} is not set`);
-  }
+  const apiKey = secretOf('endpoint.api_key_env', api_key_env);
   return { ...camelized(section), apiKey, timeoutMs: 1000 * timeout_s };
 }
 

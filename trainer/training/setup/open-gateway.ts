@@ -1,3 +1,4 @@
+import { secretOf } from '../../config/secret.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Gateway } from '../../gateway/gateway.ts';
 import { programAgent } from '../../gateway/program-agent.ts';
@@ -47,7 +48,7 @@ export async function openPrograms(
       timeoutMs: 1000 * agent.timeout_s,
       maxCalls: agent.max_calls,
       maxTokens: agent.max_tokens,
-      verifierKey: verifierKey(agent.verifier_key_env),
+      verifierKey: secretOf('rollout.agent.verifier_key_env', agent.verifier_key_env),
     },
     gatewayPolicy(answering, busy),
     tokenizer,
@@ -79,11 +80,4 @@ function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMe
     },
     release: id => generator.release(id),
   };
-}
-
-function verifierKey(variable: string | null): string | undefined {
-  if (variable === null) return undefined;
-  const key = process.env[variable];
-  if (!key) throw new Error(`rollout.agent.verifier_key_env: the variable ${variable} is not set`);
-  return key;
 }

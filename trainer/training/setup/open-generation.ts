@@ -1,5 +1,6 @@
 import { mkdir, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { secretOf } from '../../config/secret.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Generator } from '../../generation/generation.ts';
@@ -138,10 +139,7 @@ class RemoteGeneration implements GenerationPort {
 
 function engineClient({ generation, policy }: RunSettings, url: string): EngineClient {
   const { engine, timeout_s, token_env } = generation;
-  const token = token_env === null ? undefined : process.env[token_env];
-  if (token_env !== null && !token) {
-    throw new Error(`generation.token_env: the environment variable ${token_env} is not set`);
-  }
+  const token = secretOf('generation.token_env', token_env);
   const options: EngineHttpOptions = { url, timeoutMs: 1000 * timeout_s, ...(token ? { token } : {}) };
   if (engine === 'ragen') return new RagenEngine(options);
   const adapters = policy.lora !== null;

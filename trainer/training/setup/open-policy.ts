@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { baseFolder, hasValueHead } from '../../config/derived.ts';
+import { secretOf } from '../../config/secret.ts';
 import { loraConfig } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { type DecoderConfig, scratchConfig } from '../../models/config.ts';
@@ -181,11 +182,7 @@ function openEndpointReference(
   endpoint: NonNullable<RunSettings['policy']['reference_endpoint']>,
 ): ReferencePolicy {
   const { url, model, api_key_env, concurrency, attempts, timeout_s } = endpoint;
-  const apiKey = api_key_env === null ? undefined : process.env[api_key_env];
-  if (api_key_env !== null && !apiKey)
-    throw new Error(
-      `policy.reference_endpoint.api_key_env: the environment variable ${api_key_env} is not set`,
-    );
+  const apiKey = secretOf('policy.reference_endpoint.api_key_env', api_key_env);
   const timeoutMs = 1000 * timeout_s;
   return new EndpointScorer({
     url,

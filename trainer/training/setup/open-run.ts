@@ -1,5 +1,6 @@
 import { basename } from 'node:path';
 import { baseFolder, levelSeeds, needsReference } from '../../config/derived.ts';
+import { secretOf } from '../../config/secret.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { criticShape, runSizes } from '../../config/sizes.ts';
 import type { ActorCritic } from '../../policy/actor-critic.ts';
@@ -250,9 +251,7 @@ function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefine
   if (reward.file !== null) {
     return new FileReward({ file: reward.file, mode, timeoutMs, memoryMb: reward.memory_mb });
   }
-  const token = token_env === null ? undefined : process.env[token_env];
-  if (token_env !== null && !token)
-    throw new Error(`rollout.reward.token_env: the variable ${token_env} is not set`);
+  const token = secretOf('rollout.reward.token_env', token_env);
   return new HttpReward({
     url: reward.url!,
     mode,

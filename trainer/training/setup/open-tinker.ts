@@ -1,3 +1,4 @@
+import { secretOf } from '../../config/secret.ts';
 import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
@@ -17,9 +18,7 @@ export function openTinker(
 ): Promise<TinkerPolicy> {
   const { note } = use;
   const { url, token_env, patience_s, price_per_million: prices, ...tinker } = policy.tinker!;
-  const apiKey = token_env === null ? undefined : process.env[token_env];
-  if (token_env !== null && !apiKey)
-    throw new Error(`policy.tinker.token_env: the environment variable ${token_env} is not set`);
+  const apiKey = secretOf('policy.tinker.token_env', token_env);
   const modules: readonly string[] = policy.lora!.target_modules;
   return TinkerPolicy.open({
     ...use,
