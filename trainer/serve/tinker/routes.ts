@@ -43,7 +43,7 @@ type Operations = {
   readonly [Route in keyof typeof BODIES]?: (body: Body<Route>, found: Found) => Promise<Result>;
 };
 
-/** What is known of a submission besides its work. */
+/** Facts about a submission. */
 interface Kind {
   readonly content: string;
   readonly ordered: boolean;

@@ -75,7 +75,7 @@ const SCHEMAS = {
     prompt_logprobs: MaybeFlag,
     topk_prompt_logprobs: orNull(Type.Integer({ minimum: 0 })),
   }),
-  /** What all operations of a model have. */
+  /** Fields of every operation of a model. */
   operation: Type.Object({ model_id: Id, seq_id: SequenceId }),
   optim_step: Type.Object({
     adam_params: orNull(
