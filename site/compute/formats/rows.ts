@@ -91,7 +91,9 @@ export class RowSplitter {
     } catch (error) {
       const { message } = error as Error;
       if (this.#kind === 'lines' || !/^\s*[[{]/.test(text))
-        throw new FormatError(`line ${this.#line} is not JSON: ${message}`);
+        throw new FormatError(
+          `line ${this.#line} is not JSON: ${message.replace(/line 1 (column \d+)/, '$1')}`,
+        );
       this.#kind = 'document';
       this.#firstError = message;
       this.#keep(new TextEncoder().encode(text));

@@ -92,6 +92,11 @@ t.test('an adapter is pushed as PEFT has it, and refusals say what to do', async
   );
   await t.rejects(push(adapter, 'nowhere', options), /push goes to organization\/name, got nowhere/);
   await t.rejects(push(adapter, 'org/a', { ...options, env: { ...env, HF_TOKEN: '' } }), /needs a token/);
+  await t.rejects(
+    push(join(folder, 'none'), 'org/a', { ...options, env: { ...env, HF_TOKEN: '' } }),
+    /needs a token/,
+    'the token is asked for first',
+  );
   await t.rejects(push(adapter, 'org/a', { ...options, env: { ...env, HF_TOKEN: 'hf_no' } }), /no access/);
   await t.rejects(push(join(folder, 'none'), 'org/a', options), /is neither a run/);
 });

@@ -175,6 +175,8 @@ export interface PushOptions {
 export async function push(target: string, id: string, options: PushOptions): Promise<number> {
   const { progress = openProgress(process.stderr), env } = options;
   if (parseModelName(id)?.id !== id) throw new Error(`push goes to organization/name, got ${id}`);
+  const hub = hubSettings(env);
+  needsHub(hub);
   const { folder, settings } = await findServedModel(target);
   const adapter = await isAdapterFolder(folder);
   const base = adapter ? (await readAdapterConfig(folder)).base : null;
@@ -201,7 +203,7 @@ export async function push(target: string, id: string, options: PushOptions): Pr
       title: options.message ?? `Push ${basename(target)} with ragen`,
       files: [...contents, ...pictures, { name: CARD_FILE, content: new Blob([card]) }],
     },
-    { settings: hubSettings(env), note: progress.note.bind(progress) },
+    { settings: hub, note: progress.note.bind(progress) },
   );
   console.log(`${url} (commit ${commit})`);
   return 0;
@@ -283,9 +285,16 @@ interface Published {
   readonly commit: string;
 }
 
+/** @throws HubError offline, or without a token */
+function needsHub(settings: HubSettings): void {
+  if (settings.offline) throw new HubError('HF_HUB_OFFLINE is set, and a push needs the Hub: unset it');
+  if (settings.token === undefined)
+    throw new HubError('a push needs a token with write access: set HF_TOKEN, or run `hf auth login`');
+}
+
 /**
- * Makes the repository if there is none, and adds one commit with the files to its main branch.
- * @throws HubError without a token, or where the hub rejects it
+ * Creates the repository if there is none, and adds one commit with the files to its main branch.
+ * @throws HubError where the Hub refuses
  */
 async function publishModel(
   publication: Publication,
@@ -293,10 +302,6 @@ async function publishModel(
 ): Promise<Published> {
   const { settings } = options;
   const { id, files, title } = publication;
-  if (settings.offline) throw new HubError('HF_HUB_OFFLINE is set, and a push needs the hub: unset it');
-  if (settings.token === undefined) {
-    throw new HubError('a push needs a token that may write: set HF_TOKEN, or run `hf auth login`');
-  }
   await using client = closing(new HubClient(settings, options));
   await createRepository(client, publication);
   const { commit } = (await uploadFiles({
