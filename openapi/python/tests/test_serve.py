@@ -18,9 +18,12 @@ from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from conftest import Server
 
 import ragen_env
+from ragen_env.service import lanes
+from ragen_env.service.run import _Server
 
 TESTS = Path(__file__).parent
 HOSTILE = "hostile_world:Hostile"
@@ -331,6 +334,31 @@ def test_an_interrupt_ends_the_service_though_an_environment_hangs(
     code, said = service.stop()
     assert (code, time.monotonic() - began < 12) == (0, True), said
     assert "Traceback" not in said
+
+
+def test_a_second_signal_of_any_kind_ends_the_service_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    server = _Server(uvicorn.Config("none"))
+    server.server_state.tasks.add(None)  # type: ignore[arg-type]
+    server.handle_exit(signal.SIGTERM, None)
+    assert (server.should_exit, server.force_exit) == (True, False)
+    assert "requests in progress (1) get up to 5 s" in capsys.readouterr().err
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.force_exit
+
+
+def test_environments_that_hang_when_they_close_have_one_short_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    class Hanging:
+        def stop(self) -> None:
+            pass
+
+        def join(self, timeout_s: float) -> None:
+            waited.append(timeout_s)
+
+    monkeypatch.setattr("ragen_env.service.lanes.time.monotonic", lambda: 100.0 + sum(waited))
+    lanes._stop([Hanging(), Hanging(), Hanging()])  # type: ignore[list-item]
+    assert sum(waited) == pytest.approx(2.0)
 
 
 def test_an_interrupt_while_the_environment_is_tried_ends_the_program(tmp_path: Path) -> None:

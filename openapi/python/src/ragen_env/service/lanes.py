@@ -9,6 +9,8 @@ import pickle
 import queue
 import signal
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
 from multiprocessing.connection import Connection
 
@@ -31,6 +33,15 @@ def _settle(future: Future[Reply], reply: Reply) -> None:
     """Answers a call, unless the service ended while it ran."""
     with contextlib.suppress(InvalidStateError):
         future.set_result(reply)
+
+
+def _stop(lanes: Sequence[ThreadLane | ProcessLane]) -> None:
+    """Ends lanes, which have one short time together to close their environments."""
+    for lane in lanes:
+        lane.stop()
+    end = time.monotonic() + _STOP_S
+    for lane in lanes:
+        lane.join(max(0.0, end - time.monotonic()))
 
 
 class ThreadLane:
@@ -102,10 +113,7 @@ class Threads:
         return None
 
     def stop(self) -> None:
-        for lane in self._idle:
-            lane.stop()
-        for lane in self._idle:
-            lane.join(_STOP_S)
+        _stop(self._idle)
 
 
 class ProcessLane:
@@ -229,10 +237,7 @@ class Processes:
         lane.episodes -= 1
 
     def stop(self) -> None:
-        for lane in self._lanes:
-            lane.stop()
-        for lane in self._lanes:
-            lane.join(_STOP_S)
+        _stop(self._lanes)
 
 
 def _work(connection: Connection, source: WorldSource) -> None:

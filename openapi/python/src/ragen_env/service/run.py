@@ -6,9 +6,11 @@ import asyncio
 import errno
 import re
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -131,6 +133,18 @@ def _listening(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _Server(uvicorn.Server):
+    """Ends at the first signal when the calls in progress are done, at the second at once."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            self.force_exit = True
+        elif calls := len(self.server_state.tasks):
+            said = f"requests in progress ({calls}) get up to {_SHUTDOWN_S} s; a second signal ends it at once"
+            print(f"ragen-env: ending: {said}", file=sys.stderr, flush=True)
+        super().handle_exit(sig, frame)
+
+
 async def _run(
     listening: socket.socket,
     sessions: Sessions,
@@ -148,7 +162,7 @@ async def _run(
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_SHUTDOWN_S,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
