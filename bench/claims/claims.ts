@@ -1,7 +1,7 @@
 import type { Claim, ClaimRun } from './claim.ts';
 import { GENERALIST } from './generalist.ts';
 import { CRITIC_FREE, EVERY_SEED_ONE_TEST, FILTER, FROM_WARM, NO_FILTER, within } from './overrides.ts';
-import { PUBLISHED_MODEL } from './published-model.ts';
+import { PUBLISHED_MODEL, PUBLISHED_MODEL_COUNTDOWN } from './published-model.ts';
 import { THINKING } from './thinking.ts';
 
 const LAKE_PLAYERS = [
@@ -246,4 +246,5 @@ export const CLAIMS: readonly Claim[] = [
   RECIPES,
   SHOWCASE,
   PUBLISHED_MODEL,
+  PUBLISHED_MODEL_COUNTDOWN,
 ];

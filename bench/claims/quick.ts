@@ -84,6 +84,14 @@ const FORMS: readonly QuickForm[] = [
         ? ['validation.episodes=64', ...within(0, 2)]
         : ['validation.episodes=64', ...within(10, 8)],
   },
+  {
+    claim: 'smollm2-countdown',
+    text: 'The short form has three iterations and half the puzzles.',
+    overrides: ({ variant }) =>
+      variant === 'untouched'
+        ? ['validation.episodes=64', ...within(0, 2)]
+        : ['validation.episodes=64', ...within(3, 8)],
+  },
 ];
 
 function quickForm({ claim: name, text, overrides, players }: QuickForm): Claim {
