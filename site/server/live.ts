@@ -19,9 +19,12 @@ function event(name: string, data: unknown): string {
   return `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
+/** The run's folder is not there any more; a row follows where it comes back. */
+const GONE = event('gone', {});
+
 /**
  * Events of a run as server-sent events: `metrics` (rows), `replaced` (read the metrics again), `row` (of the table of
- * runs), `files`. The files are read once for all pages that show the run.
+ * runs), `files`, `gone`. The files are read once for all pages that show the run.
  */
 class WatchedRun {
   readonly #run: FoundRun;
@@ -101,14 +104,25 @@ class WatchedRun {
   }
 
   async #newFacts(): Promise<string> {
+    // Not found again, it would be looked for among all runs.
+    if (this.#row === GONE && !(await this.#isBack())) return '';
     const found = await this.#reader.find(this.#run.id);
-    if (!found) return '';
+    if (!found) {
+      [this.#row, this.#files] = [GONE, ''];
+      return GONE;
+    }
     const row = event('row', await this.#reader.row(found));
     const files = event('files', await this.#reader.files(this.#run.id));
     const text = (row === this.#row ? '' : row) + (files === this.#files ? '' : files);
     this.#row = row;
     this.#files = files;
     return text;
+  }
+
+  async #isBack(): Promise<boolean> {
+    const file = await openRunFile(this.#run, RUN_FILES.status);
+    await file?.handle.close();
+    return file !== undefined;
   }
 
   /** Metrics written since the last call, for all streams. */

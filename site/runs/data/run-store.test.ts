@@ -75,3 +75,24 @@ t.test('an exported page requests metrics once', async t => {
   await settle();
   t.same(state.asked, ['a']);
 });
+
+t.test('a run with a deleted folder keeps what was read, and says so until it is back', async t => {
+  let send: (name: string, data: unknown) => void = () => undefined;
+  const source = {
+    site: {},
+    get: async () => ({ metrics: [], offset: 0, row: { step: 3 } }),
+    live: (_: unknown, onEvent: typeof send) => {
+      send = onEvent;
+      return new Promise(() => undefined);
+    },
+  } as unknown as Source;
+  const store = new RunStore(source, 'run');
+  t.teardown(() => store.close());
+  await store.open();
+  send('gone', {});
+  t.match(store.error, /folder of this run is gone/);
+  t.match(store.detail, { row: { step: 3 } });
+  send('row', { step: 4 });
+  t.equal(store.error, undefined);
+  t.match(store.detail, { row: { step: 4 } });
+});

@@ -164,8 +164,11 @@ export class RunStore {
 
   #take(name: string, data: unknown): void {
     if (!this.detail) return;
-    if (name === 'row')
+    if (name === 'gone') this.error = 'The folder of this run is gone. What is below was read before.';
+    if (name === 'row') {
+      this.error = undefined;
       this.detail = { ...this.detail, row: data as RunRow, notes: (data as RunRow).notes ?? [] };
+    }
     if (name === 'files') this.detail = { ...this.detail, files: data as TrajectoryFile[] };
     if (name === 'metrics') this.#append(data as { rows: Record<string, unknown>[]; offset: number });
     if (name === 'replaced') {

@@ -344,6 +344,22 @@ t.test('200 pages that watch a run hear of each row once, wherever they begin', 
   for (const stream of [...streams, late]) stream.destroy();
 });
 
+t.test('pages hear that the folder of their run is gone, and that it is back', async t => {
+  const root = t.testdir();
+  const folder = writeSampleRun(root, 'a', { steps: 3 });
+  const reader = new RunReader(root);
+  const run = (await reader.find('a'))!;
+  const live = new LiveRuns(reader);
+  t.teardown(() => live.close());
+  const stream = live.open(run, 0)!;
+  await heard(stream, 'event: files');
+  renameSync(folder, join(root, '.away'));
+  t.equal((await heard(stream, 'event: gone')).match(/event: gone/g)!.length, 1);
+  renameSync(join(root, '.away'), folder);
+  t.match(await heard(stream, 'event: files'), /event: row\n/);
+  stream.destroy();
+});
+
 t.test('a page that reads nothing is cut at a bound in bytes, while another hears every row', async t => {
   const root = t.testdir();
   const file = join(writeSampleRun(root, 'a', { steps: 3 }), 'metrics.jsonl');
