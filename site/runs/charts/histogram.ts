@@ -45,7 +45,7 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
       <text x="0" y=${HEIGHT - 6}>${short(low)}</text>
       <text x=${WIDTH} y=${HEIGHT - 6} text-anchor="end">${short(high)}</text>
     </svg>
-    <p class="fine"><span class="swatch" style=${{ background: 'var(--curve-1)' }}></span> kept <span class="swatch" style=${{ background: 'var(--curve-2)' }}></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
+    <p class="fine"><span class="swatch" style=${{ background: 'var(--curve-1)' }}></span> kept · <span class="swatch" style=${{ background: 'var(--curve-2)' }}></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
   </figure>`;
 }
 

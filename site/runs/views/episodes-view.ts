@@ -48,12 +48,12 @@ export function EpisodesView({ store, address }: RunViewProps) {
     ${
       groups.every(({ length }) => length === 1)
         ? html`<${Members} id=${store.id} file=${shownFile} members=${shown.slice(0, 8 * most)} named=${true} ends=${ends} />`
-        : groups
+        : html`<div class="tiles" style="--tile: 36rem">${groups
             .slice(0, most)
             .map(
               members =>
                 html`<${Group} key=${`${members[0].group_id} ${members[0].tag}`} id=${store.id} file=${shownFile} members=${members} ends=${ends} />`,
-            )
+            )}</div>`
     }
     ${groups.length > most && html`<button type="button" onClick=${() => setMost(most + 4 * FIRST_GROUPS)}>Show ${Math.min(groups.length - most, 4 * FIRST_GROUPS)} more groups</button>`}
   </div>`;
@@ -123,7 +123,7 @@ interface MembersProps {
 
 /** Episodes next to one another. */
 function Members({ id, file, members, named, ends }: MembersProps) {
-  return html`<ul class="tiles members" style="--tile: 8.5rem">${members.map(
+  return html`<ul class="tiles members" style="--tile: 7.5rem">${members.map(
     episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
       ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}
@@ -150,7 +150,7 @@ function Group({ id, file, members, ends }: Omit<MembersProps, 'named'>) {
     <div class="panel-head"><h2>${levelOf(members[0])}</h2>
       ${filter && html`<span class="chip ${filter.kept ? 'good' : 'warn'}">${why}</span>`}
       ${members[0].prompt !== undefined && html`<span class="fine cut">… ${members[0].prompt}</span>`}
-      <span class="fine">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
+      <span class="fine push">group ${group_id}${filter ? `, spread ${flat(filter.std)}` : ''}</span></div>
     <${Members} id=${id} file=${file} members=${members} ends=${ends} />
   </section>`;
 }

@@ -49,7 +49,8 @@ export function FilterView({ store, address }: RunViewProps) {
     <${Panel} title="Groups and the rollout filter" class="wide">
       <${Status} error=${error ?? unread} loading=${!rows && !error} />
       ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
-      ${rows && rows.length > 0 && html`<${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} />`}
+      <div class="tiles fit">
+      ${rows && rows.length > 0 && html`<div class="stack"><${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} /></div>`}
       ${
         rows?.some(({ groups }) => groups.some(({ size }) => size > 1)) &&
         html`<${Chart} title="Groups that were kept, and groups with equal returns" range=${[0, 1]} format=${percent} legend=${true} curves=${[
@@ -57,6 +58,7 @@ export function FilterView({ store, address }: RunViewProps) {
           { label: 'all alike', ...store.series('frac_reward_zero_std'), color: 3 },
         ]} />`
       }
+      </div>
     <//>
     <${Collapse} store=${store} />
     <${Gradients} store=${store} />
