@@ -82,7 +82,7 @@ function Contents() {
     <${Part} title="A table" wide><div class="scroll scroll-x" tabindex="0" role="region" aria-label="A table"><table>
       <thead><tr><th scope="col">Run</th><th scope="col" class="number">Success</th></tr></thead>
       <tbody><tr><th scope="row">lake-1</th><td class="number"><b class="large">80 %</b></td></tr><tr><th scope="row">lake-2</th><td class="number">61 %</td></tr></tbody></table></div><//>
-    <${Part} title="Code" wide><div class="command"><pre tabindex="0">npm run trainer -- train configs/quickstart.yaml</pre><button type="button" class="quiet small">Copy</button></div>
+    <${Part} title="Code" wide><div class="command"><pre class="cut" tabindex="0">npm run trainer -- train configs/quickstart.yaml</pre><button type="button" class="quiet small">Copy</button></div>
       <pre tabindex="0">def step(action):\n    return observation, reward</pre><div class="code-box" tabindex="0" role="region" aria-label="Text">the same box for marked text</div><//>
     <div class="stack roomy tiles wide" style="--tile: 25rem"><div class="stack tight"><p>close</p><p>together</p></div><div class="stack" style="--tile: 30rem"><p>further</p><p>apart</p></div></div>`;
 }

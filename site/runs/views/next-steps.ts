@@ -66,6 +66,6 @@ function knows({ config }: RunDetail, url: string): boolean {
 /** A command, and a button that copies it. */
 function Command({ text }: { readonly text: string }) {
   const code = useRef<HTMLElement>(null);
-  return html`<div class="command"><pre title=${text}><code ref=${code}>${text}</code></pre>
+  return html`<div class="command"><pre class="cut" title=${text}><code ref=${code}>${text}</code></pre>
     <${CopyButton} source=${code} what="the command ${text}" /></div>`;
 }

@@ -2,7 +2,7 @@ import { html } from '../../components/html.ts';
 import { Chart } from '../charts/chart.ts';
 import type { Curve } from '../charts/chart-props.ts';
 import { useMetrics } from '../data/hooks.ts';
-import { duration, percent, short } from '../format.ts';
+import { counted, duration, percent, short } from '../format.ts';
 import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
@@ -68,8 +68,8 @@ export function SystemView({ store }: RunViewProps) {
     <${Panel} title="Servers and engines">
       <dl class="facts">
         ${engines.map(({ url, weight }) => html`<div key=${url}><dt>environment server</dt><dd>${url}${weight === undefined || weight === 1 ? '' : `, weight ${weight}`}</dd></div>`)}
-        <div><dt>policy</dt><dd>${String(policy.init ?? '')}, ${row.run.parameters === null ? 'size unknown' : `${short(row.run.parameters)} weights`}</dd></div>
-        <div><dt>runtime</dt><dd>${String(policy.runtime ?? '')}, ${String(policy.workers ?? '?')} workers</dd></div>
+        <div><dt>policy</dt><dd>${[policy.init, row.run.parameters === null ? 'size unknown' : `${short(row.run.parameters)} weights`].filter(Boolean).join(', ')}</dd></div>
+        <div><dt>runtime</dt><dd>${[policy.runtime ?? 'not recorded', policy.workers !== undefined && counted(Number(policy.workers), 'worker')].filter(Boolean).join(', ')}</dd></div>
         <div><dt>time of training</dt><dd>${duration(row.seconds)}</dd></div>
       </dl>
     <//>
