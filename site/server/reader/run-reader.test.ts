@@ -260,6 +260,24 @@ t.test('hostile contents are shown as nothing', async t => {
   t.notOk('polluted' in {});
 });
 
+t.test('a run of very many validations and names has a short row in the table', async t => {
+  const root = t.testdir();
+  const validations = Array.from({ length: 5000 }, (_, step) => ({ step, success: (step % 100) / 100 }));
+  const changed = Array.from({ length: 5000 }, (_, i) => `a.b${i}=1`);
+  mkdirSync(join(root, 'long'));
+  writeFileSync(
+    join(root, 'long/status.json'),
+    JSON.stringify({ state: 'finished', validations, run: { changed, recipe: changed } }),
+  );
+  const reader = new RunReader(root);
+  const [row] = (await reader.runs()).rows;
+  t.equal(row.validations.length, 100);
+  t.match([row.validations[0], row.validations.at(-1)], [{ step: 0 }, { step: 4999 }]);
+  t.ok(row.validations.every(({ step }, i) => i === 0 || step > row.validations[i - 1].step));
+  t.ok(JSON.stringify(row).length < 16_384, `${JSON.stringify(row).length} bytes`);
+  t.equal((await reader.run('long'))!.row.validations.length, 5000, 'its own page has all');
+});
+
 t.test('tokens of servers are not handed out', async t => {
   const root = t.testdir();
   writeSampleRun(root, 'a', { steps: 0 });

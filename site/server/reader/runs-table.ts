@@ -28,6 +28,10 @@ import { RunSettings } from './run-settings.ts';
 export const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
+/** Validations of a row of the table, enough for its small curve. */
+const MAX_ROW_VALIDATIONS = 100;
+/** Names that are read of a list of names, such as a run's recipes. */
+const MAX_NAMES = 200;
 /** Latest runs with settings that a summary names. */
 const MAX_SAMPLED = 200;
 
@@ -111,7 +115,8 @@ export class RunsTable {
       ? await this.#unarchived(latest)
       : (await this.#matching(latest, q, sort)).map(({ run }) => run);
     const rows = await mapped(matching.slice(offset, end), async run => {
-      const row = { ...(await this.row(run)), notes: undefined };
+      const whole = await this.row(run);
+      const row = { ...whole, validations: thinned(whole.validations), notes: undefined };
       return settings.length === 0 ? row : { ...row, settings: await this.#settingsOf(run, settings) };
     });
     return { total: latest.length, matching: matching.length, offset, rows };
@@ -308,13 +313,13 @@ function description(run: FoundRun, value: unknown): RunDescription {
   return {
     name: text(given.name) || run.id,
     ...(typeof given.format === 'string' ? { format: text(given.format) } : {}),
-    recipe: list(given.recipe).map(item => text(item)),
+    recipe: names(given.recipe).map(item => text(item)),
     advantage: text(given.advantage),
     seed: count(given.seed),
     model: text(given.model),
     parameters: typeof given.parameters === 'number' ? given.parameters : null,
-    ...(Array.isArray(given.changed) ? { changed: list(given.changed).map(item => text(item)) } : {}),
-    tags: list(given.tags).map(item => {
+    ...(Array.isArray(given.changed) ? { changed: names(given.changed).map(item => text(item)) } : {}),
+    tags: names(given.tags).map(item => {
       const tag = (item ?? {}) as { readonly [key: string]: unknown };
       return {
         tag: text(tag.tag),
@@ -339,6 +344,13 @@ function points(value: unknown): ValidationPoint[] {
   });
 }
 
+/** The first, the last, and some evenly chosen between them: one run of many validations slows no table. */
+function thinned(points: readonly ValidationPoint[]): readonly ValidationPoint[] {
+  const most = MAX_ROW_VALIDATIONS;
+  if (points.length <= most) return points;
+  return Array.from({ length: most }, (_, i) => points[Math.round((i * (points.length - 1)) / (most - 1))]);
+}
+
 function note(value: unknown): RunNote | null {
   const given = value as { readonly time?: unknown; readonly text?: unknown } | null | undefined;
   return typeof given === 'object' && given !== null
@@ -347,6 +359,7 @@ function note(value: unknown): RunNote | null {
 }
 
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+const names = (value: unknown): readonly unknown[] => list(value).slice(0, MAX_NAMES);
 const text = (value: unknown, most = MAX_TEXT_LENGTH): string =>
   typeof value === 'string' ? value.slice(0, most) : '';
 const count = (value: unknown): number => (typeof value === 'number' && Number.isFinite(value) ? value : 0);
