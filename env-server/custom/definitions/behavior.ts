@@ -2,7 +2,12 @@ import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../../environments/core/actions.ts';
-import type { Description, EnvironmentSpec, ReferencePolicy } from '../../environments/core/environment.ts';
+import type {
+  Description,
+  Environment,
+  EnvironmentSpec,
+  ReferencePolicy,
+} from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from '../../sessions/episodes/variant.ts';
 import type { WebhookDefinition } from '../remote/definition.ts';
@@ -67,6 +72,26 @@ export function compileBehavior(envId: string, definition: ScriptDefinition | We
     accept: actions.accept,
     ...(references && { references }),
   };
+}
+
+/** State of an environment that lists the actions that are legal in it. */
+interface Listed {
+  readonly valid?: readonly Json[];
+}
+
+/** Lists the valid actions of states; the reference `random` draws from them where the definition names no actions. */
+export function listingValidActions<State extends Listed>(
+  references: Behavior['references'],
+): Pick<Environment<never, State>, 'validActions' | 'references'> {
+  const validActions = ({ valid = [] }: Listed) => valid;
+  const random: ReferencePolicy<Listed> = {
+    title: 'Valid actions, drawn uniformly',
+    plan(state, _count, rng) {
+      const valid = validActions(state);
+      return valid.length === 0 ? [] : [rng.choice(valid)];
+    },
+  };
+  return { validActions, references: { random, ...references } };
 }
 
 interface Actions {

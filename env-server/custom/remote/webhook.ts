@@ -3,7 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
-import { compileBehavior } from '../definitions/behavior.ts';
+import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
@@ -82,8 +82,7 @@ export function webhookEnvironment(
     },
 
     observe: ({ text, structured }, format) => (format === 'structured' ? (structured ?? { text }) : text),
-    ...(listsValid && { validActions: state => state.valid ?? [] }),
-    ...(references && { references }),
+    ...(listsValid ? listingValidActions<State>(references) : references && { references }),
     ...(!snapshot && {
       async dispose({ session }) {
         await endpoint.ask('POST', 'close', { session_id: session as string });

@@ -93,6 +93,25 @@ t.test('a state that went through JSON has the same future', async t => {
   }
 });
 
+t.test(
+  'the reference `random` draws from the valid actions where the definition names no actions',
+  async t => {
+    const listed = { ...dice, action_space: { type: 'Text' as const }, example_action: 'Roll' };
+    const { environment, state } = await begin(listed, { total: 3 });
+    const drawn = Array.from({ length: 32 }, (_, seed) =>
+      environment.references?.random.plan(state, 4, Random.fromSeed(seed)),
+    );
+    t.same(new Set(drawn.map(String)), new Set(['Roll', 'Keep']));
+    const silent = await begin({
+      ...listed,
+      source: [...dice.source.slice(0, -1), 'const validActions = () => [];'],
+    });
+    t.same(silent.environment.references?.random.plan(silent.state, 4, Random.fromSeed(1)), []);
+    const named = await made({ ...listed, actions: ['Keep'] });
+    t.equal(named.references?.random.title, 'Example actions, drawn uniformly', 'its own list comes first');
+  },
+);
+
 t.test('observations, valid actions and the configuration reach their places', async t => {
   const { environment, state } = await begin(dice, { total: 0 });
   t.equal(environment.observe(state, 'text'), 'You have 0.');

@@ -3,7 +3,7 @@ import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
 import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
-import { compileBehavior } from '../definitions/behavior.ts';
+import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
 
@@ -78,8 +78,7 @@ export function scriptEnvironment(
       });
     },
     observe: (state, format) => (format === 'structured' ? structured(state) : state.text),
-    ...(facts.valid_actions && { validActions: state => state.valid ?? [] }),
-    ...(references && { references }),
+    ...(facts.valid_actions ? listingValidActions<State>(references) : references && { references }),
   };
   return environment as unknown as AnyEnvironment;
 }

@@ -158,7 +158,7 @@ export function warningsOf(survey: Survey): string[] {
   const found: string[] = [];
   if (player === 'example') {
     found.push(
-      `${document.env_id} has no random player: only its example action was played. List \`actions\` in its definition, from which random play and the warm start draw.`,
+      `${document.env_id} has no random player: only its example action was played. List \`actions\` in its definition or the valid actions of each state, from which random play and the warm start draw.`,
     );
   }
   if (episodes.length < SURVEY_EPISODES) {
