@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../../shared/random.ts';
 import type { SoakCounters } from './counters.ts';
+import type { PlayerHistory } from './evidence.ts';
 import { type Game, Player } from './player.ts';
 import type { Item, Transport } from './transport.ts';
 
@@ -16,7 +17,7 @@ export interface Surroundings {
   /** Changes whenever the server is ended, and when it is back: in between connections break. */
   fault(): { readonly number: number; readonly away: boolean };
   /** Something is not as it must be. */
-  violate(what: string): unknown;
+  violate(what: string, history?: PlayerHistory): unknown;
   onDrop(): unknown;
   onDeath(): unknown;
 }
@@ -106,7 +107,7 @@ export class SoakClient {
     try {
       player.take(reply);
     } catch (error) {
-      this.#surroundings.violate(`${this.#transport.name}: ${(error as Error).message}`);
+      this.#surroundings.violate(`${this.#transport.name}: ${(error as Error).message}`, player.history);
       // Its record is no longer needed.
       player.abandon();
       const at = this.#players.indexOf(player);

@@ -3,6 +3,7 @@ import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import { badRequests, NOBODY } from './bad-requests.ts';
 import type { SoakCounters } from './counters.ts';
+import type { PlayerHistory } from './evidence.ts';
 import {
   begun,
   type Episode,
@@ -56,6 +57,9 @@ const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
 /** Operations that begin another episode. */
 const BEGIN = new Set(['reset', 'restore']);
 const MAX_STEPS = 60;
+/** Most requests and replies that a player remembers, and characters of each. */
+const MAX_REMEMBERED = 200;
+const MAX_REMEMBERED_LENGTH = 600;
 
 /**
  * Plays one session after another with all operations, under a request key each so that it may ask again after any
@@ -83,6 +87,8 @@ export class Player {
   readonly #spare: string[] = [];
   #replay: Replay | undefined;
   #ending: 'no' | 'wanted' | 'done' = 'no';
+  /** Last requests and replies, with their times. */
+  readonly #lines: string[] = [];
 
   /** @param name differs from player to player */
   constructor(name: string, game: Game, random: Random, counters: SoakCounters) {
@@ -114,7 +120,19 @@ export class Player {
     this.#pending =
       this.#kills < this.#counters.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
     this.#askedAt = performance.now();
+    this.#remember('asks', this.#pending.item);
     return this.#pending.item;
+  }
+
+  /** Its session, requests and replies: they help to find the cause of a violation. */
+  get history(): PlayerHistory {
+    return { sessionId: this.#sessionId, lines: this.#lines };
+  }
+
+  #remember(what: string, value: unknown): void {
+    const text = (JSON.stringify(value) ?? 'nothing').slice(0, MAX_REMEMBERED_LENGTH);
+    this.#lines.push(`${new Date().toISOString()} ${this.#name} ${what} ${text}`);
+    if (this.#lines.length > MAX_REMEMBERED) this.#lines.shift();
   }
 
   /** True if a request is about the session that it plays. */
@@ -137,6 +155,7 @@ export class Player {
    * @throws Error when it is not what it should be
    */
   take(reply: Reply): void {
+    this.#remember('hears', reply);
     const pending = this.#pending;
     if (!pending) throw new Error(`${this.#name} was answered unasked`);
     if (!reply) {

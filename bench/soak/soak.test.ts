@@ -1,6 +1,11 @@
+import { readFileSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
 import t from 'tap';
+import { lacksValkey, testStore, testValkey } from '../../env-server/store/valkey.test-data.ts';
 import type { JsonObject } from '../../shared/json.ts';
+import { until } from '../../test/until.test-data.ts';
 import { stolenOf } from '../floods/waiting.ts';
+import { keepEvidence, storedEntries } from './evidence.ts';
 import { memoryFault, memoryReport, peakFault } from './memory.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
@@ -54,6 +59,42 @@ t.test('a client notices a step that was lost, doubled or changed', async t => {
     () => requireTrajectory(two, [...records.slice(0, 2), { ...reply(2, { reward: 1 }), action: 'Down' }]),
     /step 2 has reward 1, its client saw 0/,
   );
+});
+
+t.test('a violation keeps what its player and the store have of its session', async t => {
+  const data = t.testdir();
+  const file = keepEvidence('a step was lost', { sessionId: 'sOne', lines: ['asked', 'heard'] }, data);
+  t.teardown(() => rmSync(file));
+  t.equal(readFileSync(file, 'utf8'), 'a step was lost\n\nasked\nheard\n\nin the store: 0\n');
+});
+
+t.test('the entries of a session are read from the file of its store', { skip: lacksValkey }, async t => {
+  const valkey = await testValkey(t);
+  const [a, b] = [await testStore(t, valkey, 'a'), await testStore(t, valkey, 'b')];
+  const fresh = {
+    settings: {},
+    edition: 'e',
+    groupId: null,
+    pinned: false,
+    ttlMs: 60_000,
+    record: '"begun"',
+  };
+  await a.open(
+    'me',
+    'E',
+    [9, 9, 9],
+    [
+      { ...fresh, id: 's1', serial: 1 },
+      { ...fresh, id: 's2', serial: 2 },
+    ],
+  );
+  await a.append('s1', 1, 2, 's', '"Süd\\r\\n"');
+  await b.take('s1', undefined, 'me', 1000);
+  t.equal(await a.append('s1', 1, 3, 's', '"late"'), 'fenced');
+  const stored = () => storedEntries(dirname(valkey.address.slice('valkey+unix://'.length)), 's1');
+  // While the disk is busy Valkey answers first.
+  await until(() => stored().length === 3);
+  t.same(stored(), ['XADD 1-1 k o b "begun"', 'XADD NOMKSTREAM 1-2 k s b "Süd\\r\\n"', 'XADD 2-0 k T b b']);
 });
 
 t.test('memory in use that grows is noticed, and processes that grow on after the floods', async t => {

@@ -8,6 +8,7 @@ import type { Progress } from '../../trainer/tracking/progress.ts';
 import { ServerProcess, type Vitals } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
 import type { SoakCounters } from './counters.ts';
+import { keepEvidence, type PlayerHistory } from './evidence.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM } from './faults.ts';
 import { floods, type ObservedFlood, worstNetP99 } from './floods.ts';
 import { gamesFor, registerGames } from './games.ts';
@@ -35,6 +36,8 @@ const COLLECTED_MS = 300;
 const PEAK_LOOK_MS = 250;
 /** Until what a flood left behind is cleared away. */
 const AFTER_FLOODS_MS = 1500;
+/** Until a store with a busy disk has written what it answered. */
+const WRITTEN_MS = 2500;
 /** A client may get its refused connection slightly later than the server is back. */
 const ECHO_MS = 200;
 
@@ -80,7 +83,7 @@ export async function runStage(
   try {
     await server.start();
     await registerGames(server.origin, service.url);
-    return await new Stage(settings, server, progress).run(signal);
+    return await new Stage(settings, server, folder, progress).run(signal);
   } finally {
     await server.end('SIGTERM');
     service.close();
@@ -100,6 +103,8 @@ function flagsOf({ replicas, ttlSeconds, clients }: StageSettings, folder: strin
 class Stage {
   readonly #settings: StageSettings;
   readonly #server: ServerProcess;
+  /** Data of the server. */
+  readonly #folder: string;
   readonly #progress: Progress;
   readonly #counters: SoakCounters;
   readonly #violations: string[] = [];
@@ -115,9 +120,10 @@ class Stage {
   #ending = false;
   #over = false;
 
-  constructor(settings: StageSettings, server: ServerProcess, progress: Progress) {
+  constructor(settings: StageSettings, server: ServerProcess, folder: string, progress: Progress) {
     this.#settings = settings;
     this.#server = server;
+    this.#folder = folder;
     this.#progress = progress;
     this.#name = settings.replicas === 1 ? '1 process' : `${settings.replicas} replicas`;
     this.#counters = {
@@ -168,10 +174,16 @@ class Stage {
     };
   }
 
-  /** Some are shown at once; all of them are counted. */
-  #violate(what: string): void {
+  /** Some are shown at once, with what explains them; all of them are counted. */
+  #violate(what: string, history?: PlayerHistory): void {
     this.#violations.push(what);
-    if (this.#violations.length <= MAX_NOTED) this.#progress.note(`${this.#name}: ${what}`);
+    if (this.#violations.length > MAX_NOTED) return;
+    this.#progress.note(`${this.#name}: ${what}`);
+    if (!history) return;
+    const seen = { ...history, lines: [...history.lines] };
+    setTimeout(() => {
+      this.#progress.note(`its requests and records: ${keepEvidence(what, seen, this.#folder)}`);
+    }, WRITTEN_MS);
   }
 
   #play(): Promise<unknown> {
@@ -179,7 +191,7 @@ class Stage {
     const surroundings: Surroundings = {
       counters: this.#counters,
       fault: () => ({ number: this.#faults, away: this.#away }),
-      violate: what => this.#violate(what),
+      violate: (what, history) => this.#violate(what, history),
       onDrop: () => this.#drops++,
       onDeath: () => this.#deaths++,
     };
