@@ -18,7 +18,7 @@
 import { PYTHON } from '../test/python.test-data.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/choice.ts';
-import { copyBandwidth, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
+import { copyBandwidth, limitsOf, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
 import { Reference } from './compute/reference.ts';
 import {
   configOf,
@@ -30,7 +30,6 @@ import {
 } from './compute/shapes.ts';
 import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { limitsOf } from './gpu/limits.ts';
 import { median } from './measuring.ts';
 
 const FLOAT_BYTES = 4;

@@ -13,10 +13,10 @@
 
 import { PRECISIONS } from '../trainer/tensor/runtime/choice.ts';
 import { WebGpuRuntime } from '../trainer/tensor/runtime/webgpu/webgpu-runtime.ts';
+import { limitsOf } from './compute/peaks.ts';
 import { scriptFlags } from './flags.ts';
 import { KernelBench } from './gpu/kernel-bench.ts';
 import { kernels, SHAPES } from './gpu/kernels.ts';
-import { limitsOf } from './gpu/limits.ts';
 
 const { values: flags } = scriptFlags(import.meta.filename, {
   options: {

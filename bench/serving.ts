@@ -11,20 +11,24 @@
  * Shares are of the policy in process in the same round, median over the rounds.
  */
 
+import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
 import { Agent, request } from 'undici';
 import { Random } from '../shared/random.ts';
+import { PYTHON } from '../test/python.test-data.ts';
 import { buildWordTokenizer } from '../trainer/models/tokenizer/builder.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './measuring.ts';
 import { startServe } from './serve-process.ts';
-import { startTransformers, type TransformersProcess } from './serving/transformers.ts';
 
 const SPECIAL_TOKENS = 3;
+const PROGRAM = fileURLToPath(new URL('./serving/transformers_generate.py', import.meta.url));
 
 const { values: flags } = scriptFlags(import.meta.filename, {
   options: {
@@ -133,6 +137,38 @@ async function main(): Promise<void> {
   } finally {
     await rm(folder, { recursive: true });
   }
+}
+
+/** A process that generates with transformers. */
+interface TransformersProcess {
+  /** Tokens a second of a batch of this many prompts. */
+  rate(prompts: number): Promise<number>;
+  close(): void;
+}
+
+/** @returns undefined where the Python of RAGEN_PYTHON has no torch and transformers */
+async function startTransformers(
+  folder: string,
+  prompt: number,
+  generated: number,
+): Promise<TransformersProcess | undefined> {
+  const child = spawn(PYTHON, [PROGRAM, folder, String(prompt), String(generated)], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
+  child.on('error', () => {});
+  child.stdin.on('error', () => {});
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const read = async () => (await lines.next()).value as string | undefined;
+  if ((await read()) === undefined) return undefined;
+  return {
+    async rate(prompts) {
+      child.stdin.write(`${prompts}\n`);
+      const line = await read();
+      if (line === undefined) throw new Error('the program with transformers ended');
+      return Number(line);
+    },
+    close: () => void child.kill(),
+  };
 }
 
 async function writeModel(folder: string, { vocabulary }: Shape): Promise<void> {

@@ -3,7 +3,10 @@ import { setImmediate as othersFirst } from 'node:timers/promises';
 /** Longest time in milliseconds that a slice blocks the event loop, provided the work yields. */
 const SLICE_MS = 4;
 
-/** Work that yields wherever it may be interrupted. */
+/**
+ * Long work in parts: a generator that yields where other work may get a turn on the event loop. An environment measures
+ * its parts in work done, a millisecond or less, never by a clock, so that the result is always the same.
+ */
 export type Sliced<T> = Generator<void, T>;
 
 /** Runs the work without interruption. */

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { StepInfo } from '../environments/core/environment.ts';
+import type { StepInfo, Transition } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
 
 /** Observation of a state, as custom code returned it. */
@@ -89,6 +89,12 @@ export function checkReward(reward: unknown): asserts reward is number {
   if (reward < minimum || reward > maximum) {
     throw new InvalidAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);
   }
+}
+
+/** Transition for an action outside the action space, which custom code does not see. */
+export function refused<S extends { readonly success: boolean }>(state: S): Transition<S> {
+  const info = { success: state.success, action_is_valid: false, action_is_effective: false };
+  return { state, reward: 0, terminated: false, info };
 }
 
 export function isObject(value: unknown): value is JsonObject {

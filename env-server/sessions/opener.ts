@@ -1,7 +1,8 @@
 import type { JsonObject } from '../../shared/json.ts';
+import { atOnce, type Sliced } from '../../shared/slices.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { atOnce, inScheduledSlices, type Sliced } from '../environments/core/slices.ts';
+import { inScheduledSlices } from '../environments/core/slices.ts';
 import { Problem } from '../problems.ts';
 import { beginEpisode, type EpisodeState, requireReseedable, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';

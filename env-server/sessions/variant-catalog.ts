@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
 import { RecentMap } from '../../shared/recent-map.ts';
+import { remembered } from '../../shared/remembered.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import type { Registry } from '../environments/registry.ts';
 import type { WrapperChoice } from '../wrappers/wrap.ts';
@@ -52,11 +53,6 @@ export class VariantCatalog {
   }
 
   #countersOf(envId: string): EnvironmentCounters {
-    let counters = this.#counters.get(envId);
-    if (!counters) {
-      counters = new EnvironmentCounters(envId);
-      this.#counters.set(envId, counters);
-    }
-    return counters;
+    return remembered(this.#counters, envId, () => new EnvironmentCounters(envId));
   }
 }

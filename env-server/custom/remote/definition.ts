@@ -15,6 +15,12 @@ const Url = Type.String({
   description: 'http:// or https:// address of the service; its routes are found below it.',
 });
 
+const name = (description: string) =>
+  Type.Optional(Type.String({ minLength: 1, maxLength: NAME_LENGTH, description }));
+
+const flag = (value: boolean, description: string) =>
+  Type.Optional(Type.Boolean({ default: value, description }));
+
 const access = {
   url: Url,
   headers: Type.Optional(
@@ -65,25 +71,12 @@ export const WebhookDefinition = closed(
     ...access,
     capabilities: Type.Optional(
       closed({
-        seed: Type.Optional(
-          Type.Boolean({
-            default: true,
-            description: 'The same seed and actions give the same episode. Where false, a seed is refused.',
-          }),
+        seed: flag(true, 'The same seed and actions give the same episode. Where false, a seed is refused.'),
+        snapshot: flag(
+          false,
+          'Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.',
         ),
-        snapshot: Type.Optional(
-          Type.Boolean({
-            default: false,
-            description:
-              'Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.',
-          }),
-        ),
-        valid_actions: Type.Optional(
-          Type.Boolean({
-            default: false,
-            description: 'Every reply lists the actions that are legal now in `valid_actions`.',
-          }),
-        ),
+        valid_actions: flag(false, 'Every reply lists the actions that are legal now in `valid_actions`.'),
       }),
     ),
   },
@@ -127,37 +120,19 @@ export const OpenEnvDefinition = closed(
         description: 'Over `http` the header X-Session-Id identifies the session.',
       }),
     ),
-    action_field: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: NAME_LENGTH,
-        description:
-          'Field of the service’s action that a text action goes into; otherwise actions are objects.',
-      }),
+    action_field: name(
+      'Field of the service’s action that a text action goes into; otherwise actions are objects.',
     ),
-    observation_field: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: NAME_LENGTH,
-        description:
-          'Field of its observation that is shown as text; otherwise the whole observation as JSON.',
-      }),
+    observation_field: name(
+      'Field of its observation that is shown as text; otherwise the whole observation as JSON.',
     ),
-    tools: Type.Optional(
-      Type.Boolean({
-        default: false,
-        description:
-          'Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.',
-      }),
+    tools: flag(
+      false,
+      'Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.',
     ),
     example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
     ...wordLists,
-    seed: Type.Optional(
-      Type.Boolean({
-        default: false,
-        description: 'The service keeps to a seed. Where false, a seed is refused.',
-      }),
-    ),
+    seed: flag(false, 'The service keeps to a seed. Where false, a seed is refused.'),
   },
   { title: 'OpenEnvDefinition', description: 'A service that speaks the protocol of OpenEnv.' },
 );
@@ -168,13 +143,7 @@ export const OrsDefinition = closed(
     kind: Type.Literal('remote'),
     protocol: Type.Literal('ors'),
     ...access,
-    env_name: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: NAME_LENGTH,
-        description: 'Its name there; omitted for a service with paths that name no environment.',
-      }),
-    ),
+    env_name: name('Its name there; omitted for a service with paths that name no environment.'),
     split: Type.Optional(
       Type.String({
         minLength: 1,
@@ -188,28 +157,11 @@ export const OrsDefinition = closed(
     tags: about.tags,
     instruction: Type.Optional(task.instruction),
     max_episode_steps: task.max_episode_steps,
-    action_tool: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: NAME_LENGTH,
-        description: 'Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`.',
-      }),
-    ),
-    action_field: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: NAME_LENGTH,
-        description: 'Argument of that tool that the text becomes.',
-      }),
-    ),
+    action_tool: name('Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`.'),
+    action_field: name('Argument of that tool that the text becomes.'),
     example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
     ...wordLists,
-    seed: Type.Optional(
-      Type.Boolean({
-        default: true,
-        description: 'The same task and calls give the same episode. Where false, a seed is refused.',
-      }),
-    ),
+    seed: flag(true, 'The same task and calls give the same episode. Where false, a seed is refused.'),
   },
   { title: 'OrsDefinition', description: 'A service that speaks the Open Reward Standard.' },
 );

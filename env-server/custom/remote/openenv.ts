@@ -5,7 +5,7 @@ import { closed } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { newId } from '../../sessions/ids.ts';
-import { InvalidAnswer, isObject } from '../answer.ts';
+import { InvalidAnswer, isObject, refused } from '../answer.ts';
 import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
@@ -21,7 +21,7 @@ import {
 } from './openenv-transport.ts';
 import { reading } from './reading.ts';
 import { instructionOf, namedTools, readTools, type ServiceTool, toolActions } from './service-tools.ts';
-import { refused, seedOf } from './webhook.ts';
+import { seedOf } from './webhook.ts';
 
 const MAX_TEXT_LENGTH = 1_000_000;
 const MAX_ACTION_LENGTH = 100_000;

@@ -3,6 +3,7 @@ import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
+import { refused } from '../answer.ts';
 import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
@@ -17,7 +18,7 @@ import {
   type ToolActions,
   toolActions,
 } from './service-tools.ts';
-import { refused, seedOf } from './webhook.ts';
+import { seedOf } from './webhook.ts';
 
 const MAX_TEXT_LENGTH = 2_000_000;
 const MAX_ACTION_LENGTH = 100_000;

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import type { AnyEnvironment, Environment, Transition } from '../../environments/core/environment.ts';
+import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
-import { type AnsweredObservation, readOutcome, readSeen } from '../answer.ts';
+import { type AnsweredObservation, readOutcome, readSeen, refused } from '../answer.ts';
 import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
 import type { WebhookDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
@@ -95,10 +95,4 @@ export function webhookEnvironment(
 /** The session's own seed where it is known, so that a service sees the seeds that its users give. */
 export function seedOf(rng: Random): number {
   return rng.seed ?? rng.uint32();
-}
-
-/** Transition for an action outside the action space, which is not sent to the service. */
-export function refused<S extends { readonly success: boolean }>(state: S): Transition<S> {
-  const info = { success: state.success, action_is_valid: false, action_is_effective: false };
-  return { state, reward: 0, terminated: false, info };
 }

@@ -2,7 +2,14 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
-import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
+import {
+  type AnsweredObservation,
+  InvalidAnswer,
+  isObject,
+  readOutcome,
+  readSeen,
+  refused,
+} from '../answer.ts';
 import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
 import { type ScriptDefinition, sourceOf } from './definition.ts';
 import type { ScriptPool } from './pool.ts';
@@ -66,10 +73,7 @@ export function scriptEnvironment(
       })),
     step(state, action, rng) {
       const accepted = accept(action);
-      if (accepted === undefined) {
-        const info = { success: state.success, action_is_valid: false, action_is_effective: false };
-        return { state, reward: 0, terminated: false, info };
-      }
+      if (accepted === undefined) return refused(state);
       const request = `{"op":"step","state":${state.script},"action":${JSON.stringify(accepted)},"rng":[${rng.state}]}`;
       return ask(request, rng, (answer, script) => {
         const outcome = readOutcome(answer, script !== state.script);

@@ -1,27 +1,32 @@
 import type { TProperties } from 'typebox';
-import type { Json } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import type { ActionTool, ReferencePolicy } from './environment.ts';
+import type { ActionTool, ReferencePolicy, Transition } from './environment.ts';
 import type { Space } from './spaces.ts';
+
+const ARGUMENT = /\{(\w+)\}/g;
 
 /**
  * Tool for a text action. All arguments are strings and required.
- * @param args description of each argument, by its name
+ * @param form the action, with the names of arguments in braces, e.g. `search[{query}]`
+ * @param about description of each argument, by its name; it may describe others
  */
-export function textTool<Name extends string>(
+export function textTool(
   name: string,
   description: string,
-  args: { readonly [name in Name]: string },
-  action: (given: { readonly [name in Name]: string }) => Json,
+  form: string,
+  about: { readonly [argument: string]: string } = {},
 ): ActionTool {
   const properties: TProperties = {};
-  for (const key in args) properties[key] = Type.String({ minLength: 1, description: args[key] });
+  for (const [, key] of form.matchAll(ARGUMENT)) {
+    properties[key] = Type.String({ minLength: 1, description: about[key] });
+  }
   return {
     name,
     description,
     parameters: closed(properties),
-    action: given => action(given as { readonly [name in Name]: string }),
+    action: given => form.replaceAll(ARGUMENT, (_, key: string) => given[key]),
   };
 }
 
@@ -73,4 +78,24 @@ export function drawnPolicy<State>(
       return Array.from({ length: count }, () => rng.choice(actions));
     },
   };
+}
+
+/**
+ * A step that changes nothing: an action that is not valid, or any action after the end.
+ * @param end how the episode has ended, where it has
+ */
+export function unchanged<State>(
+  state: State,
+  valid: boolean,
+  end: { readonly success: boolean; readonly ended_by: string } | null | undefined,
+  more: JsonObject = {},
+): Transition<State> {
+  const info = {
+    success: end?.success ?? false,
+    action_is_valid: valid,
+    action_is_effective: false,
+    ...more,
+    ...(end && { ended_by: end.ended_by }),
+  };
+  return { state, reward: 0, terminated: Boolean(end), info };
 }

@@ -1,6 +1,7 @@
 import t from 'tap';
+import { atOnce, type Sliced } from '../../../shared/slices.ts';
 import { SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
-import { atOnce, inScheduledSlices, type Sliced } from './slices.ts';
+import { inScheduledSlices } from './slices.ts';
 
 function* counting(to: number): Sliced<number> {
   let count = 0;

@@ -1,19 +1,6 @@
+import type { Sliced } from '../../../shared/slices.ts';
 import { background, type Lane, now, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { MaybePromise } from './maybe-promise.ts';
-
-/**
- * Long work in parts of a millisecond or less: a generator that yields where other work may get a turn on the event
- * loop. Parts are measured in work done, never by a clock, so that the result is always the same.
- */
-export type Sliced<T> = Generator<undefined, T, undefined>;
-
-/** The result, without interruption. */
-export function atOnce<T>(parts: Sliced<T>): T {
-  for (;;) {
-    const part = parts.next();
-    if (part.done) return part.value;
-  }
-}
 
 /**
  * The result: at once where one slice is enough; otherwise later, with other work between slices. The slices count as
@@ -42,7 +29,7 @@ export function inScheduledSlices<T>(
 }
 
 /** Runs parts for the length of a slice. */
-function slice<T>(parts: Sliced<T>): IteratorResult<undefined, T> {
+function slice<T>(parts: Sliced<T>): IteratorResult<void, T> {
   const end = now() + SLICE_MS;
   for (;;) {
     const part = parts.next();

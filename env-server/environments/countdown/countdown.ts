@@ -1,7 +1,9 @@
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import { unchanged } from '../core/actions.ts';
 import { dataFile } from '../core/datasets/question.ts';
 import { readRecords } from '../core/datasets/records.ts';
 import {
@@ -287,18 +289,8 @@ export const countdown = {
   step(state: CountdownState, action: Json): Transition<CountdownState> {
     const valid = typeof action === 'string' && action.length <= MAX_ANSWER_LENGTH;
     if (!valid || state.answer) {
-      return {
-        state,
-        reward: 0,
-        terminated: state.answer !== null,
-        info: {
-          success: state.answer?.reward === RIGHT,
-          action_is_valid: valid,
-          action_is_effective: false,
-          rewards: { correct: 0, numbers: 0 },
-          ...(state.answer && { ended_by: endOf(state.answer) }),
-        },
-      };
+      const end = state.answer && { success: state.answer.reward === RIGHT, ended_by: endOf(state.answer) };
+      return unchanged(state, valid, end, { rewards: { correct: 0, numbers: 0 } });
     }
     const { reward, value } = score(action, state.nums, state.target);
     return {
@@ -369,20 +361,14 @@ const chosenRows = new WeakMap<readonly Puzzle[], Map<string, readonly Puzzle[]>
 async function puzzlesOf(config: CountdownConfig, path: string): Promise<readonly Puzzle[]> {
   const all = await readRecords('/data', path, readPuzzle);
   const key = `${config.operators} ${config.split}`;
-  let choices = chosenRows.get(all);
-  if (!choices) {
-    choices = new Map();
-    chosenRows.set(all, choices);
-  }
-  let rows = choices.get(key);
-  if (!rows) {
-    rows = all.filter(
+  const choices = remembered(chosenRows, all, () => new Map());
+  const rows: readonly Puzzle[] = remembered(choices, key, () =>
+    all.filter(
       puzzle =>
         isInSplit(() => puzzleKey(puzzle), config.split) &&
         (config.operators === 'all' || solveBySigns(puzzle.nums, puzzle.target) !== undefined),
-    );
-    choices.set(key, rows);
-  }
+    ),
+  );
   if (rows.length === 0) throw new InvalidConfig('/data', `no row of ${path} fits operators and split`);
   return rows;
 }

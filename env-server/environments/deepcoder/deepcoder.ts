@@ -3,6 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Problem } from '../../problems.ts';
+import { unchanged } from '../core/actions.ts';
 import { MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { chooseRecord, partOf, pick } from '../core/datasets/records.ts';
 import {
@@ -147,19 +148,9 @@ export const deepCoder = {
       typeof action === 'string' && action.length <= MAX_PROGRAM_LENGTH ? programOf(action) : '';
     const { task, limits } = state;
     if (program.trim() === '' || state.outcome) {
-      const success = state.outcome !== null && state.outcome.passed === state.outcome.total;
-      return {
-        state,
-        reward: 0,
-        terminated: state.outcome !== null,
-        info: {
-          success,
-          action_is_valid: false,
-          action_is_effective: false,
-          rewards: { tests: 0, all_tests: 0 },
-          ...(state.outcome && { ended_by: endOf(state.outcome) }),
-        },
-      };
+      const { outcome } = state;
+      const end = outcome && { success: outcome.passed === outcome.total, ended_by: endOf(outcome) };
+      return unchanged(state, false, end, { rewards: { tests: 0, all_tests: 0 } });
     }
     const inputs = task.tests.map(test => (test.kind === 'stdin' ? test.input : test.arguments));
     const { walls, failures } = await isolated(async () => ({

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { atOnce } from '../../../shared/slices.ts';
 import { resolveConfig } from '../core/settings.ts';
-import { atOnce } from '../core/slices.ts';
 import { frozenLake } from './frozenlake.ts';
 import { bestTurn } from './reference.ts';
 import type { FrozenLakeConfig } from './rules.ts';

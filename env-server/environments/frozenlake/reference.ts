@@ -1,7 +1,9 @@
 import type { Random } from '../../../shared/random.ts';
+import { remembered } from '../../../shared/remembered.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { randomPolicy } from '../core/actions.ts';
 import type { ReferencePolicy } from '../core/environment.ts';
-import { inScheduledSlices, type Sliced } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import { ACTIONS, DIRECTIONS, type FrozenLakeState, isOver, type Lake, neighbor, slipRate } from './rules.ts';
 
 /** Just under 1, so that the shorter of two equally safe ways wins. */
@@ -149,13 +151,11 @@ const stagesOf = new WeakMap<Lake, Stages>();
  * horizon, until the values converge.
  */
 function* values(lake: Lake, stepsToGo: number): Sliced<Float64Array> {
-  let stages = stagesOf.get(lake);
-  if (!stages) {
+  const stages = remembered(stagesOf, lake, () => {
     const last = new Float64Array(lake.rows * lake.cols);
     last[lake.goal] = 1;
-    stages = { values: [last], settled: false };
-    stagesOf.set(lake, stages);
-  }
+    return { values: [last], settled: false };
+  });
   while (!stages.settled && stages.values.length <= stepsToGo && stages.values.length <= MAX_STAGES) {
     const before = stages.values[stages.values.length - 1];
     const after = before.slice();

@@ -10,6 +10,9 @@ export type Verdict = {
   readonly messages: readonly string[];
 };
 
+/** Lean took longer than it may. */
+export const NO_ANSWER: Verdict = { status: 'timeout', messages: ['no answer in time'] };
+
 export interface Theorem {
   readonly name: string;
   /** The remaining goals in words; empty where there are none. */

@@ -4,6 +4,7 @@ import {
   type Backend,
   BackendFailed,
   type LeanMessage,
+  NO_ANSWER,
   sourceOf,
   type Verdict,
   verdictOf,
@@ -86,7 +87,7 @@ async function ask(
   } catch (error) {
     if (error instanceof BackendFailed) throw error;
     const { name, message, code } = error as Error & { code?: string };
-    if (name === 'TimeoutError') return { status: 'timeout', messages: ['no answer in time'] };
+    if (name === 'TimeoutError') return NO_ANSWER;
     throw new BackendFailed(`the Lean server at ${address} does not answer: ${code ?? message}`);
   }
   return readReply(text);

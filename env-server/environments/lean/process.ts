@@ -6,12 +6,13 @@ import { fileURLToPath } from 'node:url';
 import { Slots } from '../../../shared/scheduling/slots.ts';
 import { background, now, scheduler } from '../../scheduling/fair-scheduler.ts';
 import { findPython, type Namespaces, WAYS } from '../deepcoder/sandbox/isolation.ts';
-import { SandboxFailed } from '../deepcoder/sandbox/sandbox.ts';
+import { killGroup, SandboxFailed } from '../deepcoder/sandbox/sandbox.ts';
 import {
   axiomsCommand,
   type Backend,
   BackendFailed,
   type LeanMessage,
+  NO_ANSWER,
   sourceOf,
   type Theorem,
   type Verdict,
@@ -99,16 +100,11 @@ function runLean(
   return new Promise((resolve, reject) => {
     const end = () => {
       clearTimeout(timer);
-      if (child.pid === undefined || child.exitCode !== null) return;
-      try {
-        process.kill(-child.pid, 'SIGKILL');
-      } catch {
-        child.kill('SIGKILL');
-      }
+      killGroup(child);
     };
     const timer = setTimeout(() => {
       end();
-      resolve({ status: 'timeout', messages: ['no answer in time'] });
+      resolve(NO_ANSWER);
     }, timeoutMs);
     const fail = (why: string) => {
       end();

@@ -1,10 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { remembered } from '../../../shared/remembered.ts';
 import { InvalidConfig } from '../core/environment.ts';
+import { killGroup } from '../deepcoder/sandbox/sandbox.ts';
 import {
   axiomsCommand,
   type Backend,
   BackendFailed,
   type LeanMessage,
+  NO_ANSWER,
   sourceOf,
   type Theorem,
   type Verdict,
@@ -48,12 +51,7 @@ const processes = new Map<string, ReplProcess>();
 
 function processOf(command: string, folder: string | undefined): ReplProcess {
   const key = `${folder ?? ''} ${command}`;
-  let repl = processes.get(key);
-  if (!repl) {
-    repl = new ReplProcess(command.split(/\s+/), folder);
-    processes.set(key, repl);
-  }
-  return repl;
+  return remembered(processes, key, () => new ReplProcess(command.split(/\s+/), folder));
 }
 
 /** Ends all REPL processes. */
@@ -97,7 +95,7 @@ export class ReplProcess {
       env = this.#headers.get(header);
       if (env === undefined) {
         const reply = await this.#ask({ cmd: header }, deadline);
-        if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+        if (reply === 'timeout') return NO_ANSWER;
         if (reply.env === undefined)
           throw new BackendFailed(`Lean does not accept the header: ${reply.message ?? header}`);
         env = reply.env;
@@ -107,12 +105,12 @@ export class ReplProcess {
     const bare = { ...theorem, header: '' };
     const cmd = sourceOf(bare, tactics);
     const reply = await this.#ask({ cmd, ...(env !== undefined && { env }) }, deadline);
-    if (reply === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+    if (reply === 'timeout') return NO_ANSWER;
     if (reply.message !== undefined) return { status: 'rejected', messages: [reply.message] };
     const verdict = verdictOf(bare, reply.messages ?? [], reply.sorries ?? []);
     if (verdict.status !== 'proved') return verdict;
     const axioms = await this.#ask({ cmd: axiomsCommand(theorem), env: reply.env }, deadline);
-    if (axioms === 'timeout') return { status: 'timeout', messages: ['no answer in time'] };
+    if (axioms === 'timeout') return NO_ANSWER;
     return verdictOnAxioms(verdict, axioms.messages ?? []);
   }
 
@@ -180,16 +178,9 @@ export class ReplProcess {
 
   /** Kills the process with its children; waiting checks get the fault. */
   #end(fault?: Error): void {
-    const child = this.#child;
+    killGroup(this.#child);
     this.#child = undefined;
     this.#headers.clear();
-    if (child?.pid !== undefined && child.exitCode === null) {
-      try {
-        process.kill(-child.pid, 'SIGKILL');
-      } catch {
-        child.kill('SIGKILL');
-      }
-    }
     if (fault) this.#waiting?.(fault);
   }
 }

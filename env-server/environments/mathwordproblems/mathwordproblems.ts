@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed } from '../../../shared/schema/type.ts';
+import { unchanged } from '../core/actions.ts';
 import {
   dataFile,
   MARKED_QUESTION,
@@ -95,18 +96,8 @@ export const mathWordProblems: Environment<MathWordProblemsConfig, MathWordProbl
   step(state, action) {
     const text = typeof action === 'number' ? String(action) : action;
     if (typeof text !== 'string' || text.length > MAX_ANSWER_LENGTH || state.solved) {
-      return {
-        state,
-        reward: 0,
-        terminated: state.solved,
-        info: {
-          success: state.solved,
-          action_is_valid: false,
-          action_is_effective: false,
-          tries: state.tries.length,
-          ...(state.solved && { ended_by: 'right_answer' }),
-        },
-      };
+      const end = state.solved ? { success: true, ended_by: 'right_answer' } : null;
+      return unchanged(state, false, end, { tries: state.tries.length });
     }
     const solved = fold(text) === fold(state.answer);
     const reward = solved ? 0.5 ** state.tries.length : 0;

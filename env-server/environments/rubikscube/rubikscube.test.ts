@@ -1,8 +1,8 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { atOnce } from '../../../shared/slices.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
-import { atOnce } from '../core/slices.ts';
 import { ACTIONS, COLORS, isSolved, SOLVED, TURNS, turn } from './cube.ts';
 import { rubiksCube, solve } from './rubikscube.ts';
 

@@ -1,11 +1,12 @@
 import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
 import { integerSetting } from '../core/setting-fields.ts';
-import { inScheduledSlices, type Sliced } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import { charactersOf, dict, integers, LINES, type Space, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import {

@@ -1,5 +1,6 @@
 import type { Json } from '../../../shared/json.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import { InvalidConfig } from '../core/environment.ts';
@@ -28,19 +29,16 @@ const indexes = new WeakMap<readonly Document[], Retriever>();
 
 /** BM25 over a corpus in memory; the index is built once for each list of documents. */
 export function indexRetriever(documents: readonly Document[]): Retriever {
-  let retriever = indexes.get(documents);
-  if (!retriever) {
+  return remembered(indexes, documents, (): Retriever => {
     const index = new Bm25Index(documents.map(document => document.text));
-    retriever = {
+    return {
       search: (query, topK) =>
         index.search(query, topK).map(({ document, score }) => {
           const { id, text } = documents[document];
           return { id, text, score };
         }),
     };
-    indexes.set(documents, retriever);
-  }
-  return retriever;
+  });
 }
 
 /** Hosts of retrievers besides the loopback ones, separated by commas. */
@@ -58,12 +56,11 @@ const retrievers = new Map<string, HttpRetriever>();
  * @throws InvalidConfig for a forbidden address
  */
 export function httpRetriever(url: string): HttpRetriever {
-  let retriever = retrievers.get(url);
-  if (!retriever) {
-    retriever = new HttpRetriever(checkServiceAddress('/retriever/url', url, RETRIEVER_HOSTS_VARIABLE));
-    retrievers.set(url, retriever);
-  }
-  return retriever;
+  return remembered(
+    retrievers,
+    url,
+    () => new HttpRetriever(checkServiceAddress('/retriever/url', url, RETRIEVER_HOSTS_VARIABLE)),
+  );
 }
 
 /** See {@link httpRetriever}. Replies are cached, least recently used ones dropped first; failures are not. */

@@ -28,18 +28,12 @@ const MAX_OBSERVATION_LENGTH = 100_000;
 const CHARSET = `${LINES}…`;
 
 const TOOLS: readonly ActionTool[] = [
-  textTool(
-    'search',
-    'Shows the documents that fit best.',
-    { query: 'One fact to look for' },
-    ({ query }) => `search[${query}]`,
-  ),
-  textTool(
-    'answer',
-    'Answers the question, which ends the episode.',
-    { answer: 'A short answer' },
-    ({ answer }) => `finish[${answer}]`,
-  ),
+  textTool('search', 'Shows the documents that fit best.', 'search[{query}]', {
+    query: 'One fact to look for',
+  }),
+  textTool('answer', 'Answers the question, which ends the episode.', 'finish[{answer}]', {
+    answer: 'A short answer',
+  }),
 ];
 
 const configSchema = closed({

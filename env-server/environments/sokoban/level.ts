@@ -1,7 +1,8 @@
 import type { Random } from '../../../shared/random.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
-import { inScheduledSlices, type Sliced } from '../core/slices.ts';
+import { inScheduledSlices } from '../core/slices.ts';
 import { isInSplit, symmetricKey } from '../core/splits.ts';
 import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';

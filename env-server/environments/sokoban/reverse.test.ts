@@ -1,6 +1,6 @@
 import t from 'tap';
+import { atOnce } from '../../../shared/slices.ts';
 import { golden } from '../../../test/golden.test-data.ts';
-import { atOnce } from '../core/slices.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
 
 interface Rooms {

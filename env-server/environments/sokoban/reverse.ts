@@ -1,4 +1,4 @@
-import type { Sliced } from '../core/slices.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 
 /** Most states that the search visits. */
 const MAX_STATES = 300_000;

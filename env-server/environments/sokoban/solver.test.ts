@@ -2,8 +2,8 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { atOnce } from '../../../shared/slices.ts';
 import { playing } from '../../../test/environment-contract.test-data.ts';
-import { atOnce } from '../core/slices.ts';
 import { sokoban } from './sokoban.ts';
 import { KnownStates, SearchTooLarge, solve } from './solver.ts';
 

@@ -1,4 +1,4 @@
-import type { Sliced } from '../core/slices.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import type { SearchBudget } from './reverse.ts';
 import { DIRECTIONS, isWall, neighbor, type Room, TARGET } from './rules.ts';
 

@@ -2,6 +2,7 @@ import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import { unchanged } from '../core/actions.ts';
 import {
   dataFile,
   MARKED_QUESTION,
@@ -256,17 +257,7 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
     const valid = typeof text === 'string' && text.trim() !== '' && text.length <= MAX_ANSWER_LENGTH;
     if (!valid || state.given) {
       const right = state.given?.right ?? false;
-      return {
-        state,
-        reward: 0,
-        terminated: state.given !== null,
-        info: {
-          success: right,
-          action_is_valid: valid,
-          action_is_effective: false,
-          ...(state.given && { ended_by: rightOrWrong(right) }),
-        },
-      };
+      return unchanged(state, valid, state.given && { success: right, ended_by: rightOrWrong(right) });
     }
     const right = isRight(state.item, text);
     return {

@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { Sliced } from '../core/slices.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { boardImages, isInSplit, type Split } from '../core/splits.ts';
 import { type Cells, geometryOf } from './board.ts';
 import { solve } from './solver.ts';

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { atOnce } from '../../../shared/slices.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
-import { atOnce } from '../core/slices.ts';
 import { splitOf } from '../core/splits.ts';
 import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
 import { BLANK_SHARES } from './config.ts';

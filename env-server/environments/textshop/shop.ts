@@ -1,3 +1,4 @@
+import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import type { Split } from '../core/splits.ts';
@@ -73,11 +74,9 @@ const reading = new Map<string, Promise<Shop>>();
 
 async function openPublic(files: PublicFiles): Promise<Shop> {
   const key = JSON.stringify([files.products, files.attributes, files.instructions]);
-  let shop = reading.get(key);
-  if (!shop) {
-    shop = readPublicShop(files).then(({ products, goals }) => new Shop(products, goals));
-    reading.set(key, shop);
+  return remembered(reading, key, () => {
+    const shop = readPublicShop(files).then(({ products, goals }) => new Shop(products, goals));
     shop.catch(() => reading.delete(key));
-  }
-  return shop;
+    return shop;
+  });
 }

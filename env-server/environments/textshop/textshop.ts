@@ -102,17 +102,12 @@ const SEPARATOR = ' [SEP] ';
 const EPSILON = 1e-9;
 
 const TOOLS: readonly ActionTool[] = [
-  textTool(
-    'search',
-    'Searches the shop from its search page.',
-    { query: 'A few words' },
-    ({ query }) => `search[${query}]`,
-  ),
+  textTool('search', 'Searches the shop from its search page.', 'search[{query}]', { query: 'A few words' }),
   textTool(
     'click',
     'Clicks on something that the page offers: a product, an option, Buy Now, Next >, < Prev, Back to Search.',
+    'click[{element}]',
     { element: 'As the page writes it' },
-    ({ element }) => `click[${element}]`,
   ),
 ];
 

@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { remembered } from '../../../shared/remembered.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definitions/definition.ts';
 import { EXAMPLES } from '../../custom/examples.ts';
@@ -250,11 +251,7 @@ function checkDefinition(given: unknown): asserts given is Definition {
   const kind = chosen(given, 'kind', KINDS);
   const schema =
     kind === 'remote' ? DEFINITIONS.remote[chosen(given, 'protocol', PROTOCOLS)] : DEFINITIONS[kind];
-  let check = checks.get(schema);
-  if (!check) {
-    check = compileCheck(Type.Object({ definition: schema }), kind);
-    checks.set(schema, check);
-  }
+  const check = remembered(checks, schema, () => compileCheck(Type.Object({ definition: schema }), kind));
   check({ definition: given });
 }
 

@@ -1,7 +1,8 @@
 import { isEndName } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { inScheduledSlices } from '../../environments/core/slices.ts';
 import type { EpisodeState } from '../../sessions/episodes/episode.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';

@@ -1,8 +1,9 @@
 import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { isPainted } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { beginEpisode, type EpisodeState } from '../../sessions/episodes/episode.ts';
 import { sessionBudgetExceeded } from '../../sessions/limits/budgets.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';

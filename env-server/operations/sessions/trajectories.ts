@@ -1,8 +1,9 @@
 import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
+import type { Sliced } from '../../../shared/slices.ts';
 import { isPainted } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { type EpisodeState, replayFor, type TrajectoryRecord } from '../../sessions/episodes/episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';

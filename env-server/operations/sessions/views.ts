@@ -1,5 +1,6 @@
+import type { Sliced } from '../../../shared/slices.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { inScheduledSlices, type Sliced } from '../../environments/core/slices.ts';
+import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';
 import { levelIdOf, stateKeyOf } from '../../sessions/episodes/state-queries.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';

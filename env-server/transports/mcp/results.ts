@@ -53,91 +53,62 @@ function named(observation: unknown): unknown {
   return isParts(observation) ? withoutImages(textOfParts(observation)) : observation;
 }
 
+const result = (content: readonly ToolContent[], structuredContent: object, isError = false): ToolResult => ({
+  content,
+  structuredContent: structuredContent as JsonObject,
+  isError,
+});
+
 /** The beginning of an episode. */
 export function resetResult({ session_id, episode_id, seed, step, observation, info }: Session): ToolResult {
   const fields = { session_id, episode_id, seed, step, observation: named(observation), info };
-  return {
-    content: contentOf(observation),
-    structuredContent: fields as unknown as JsonObject,
-    isError: false,
-  };
+  return result(contentOf(observation), fields);
 }
 
-export function stepResult(result: StepResult): ToolResult {
+export function stepResult(stepped: StepResult): ToolResult {
   // The SDK takes plain objects only.
-  const { session_id, episode_id, step, observation, reward, terminated, truncated, info } = result;
-  const plain = {
-    session_id,
-    episode_id,
-    step,
-    observation: named(observation),
-    reward,
-    terminated,
-    truncated,
-    info,
-  };
+  const { session_id, episode_id, step, observation, reward, terminated, truncated, info } = stepped;
+  const ids = { session_id, episode_id, step };
+  const fields = { ...ids, observation: named(observation), reward, terminated, truncated, info };
   const texts = [`Reward: ${reward}.`];
   if (info.action_is_valid === false) texts.push('The action is not valid here.');
-  texts.push(...endText(terminated, truncated, info.success === true));
-  return {
-    content: [...contentOf(observation), { type: 'text', text: texts.join(' ') }],
-    structuredContent: plain as unknown as JsonObject,
-    isError: false,
-  };
+  texts.push(...endText(stepped));
+  return result([...contentOf(observation), { type: 'text', text: texts.join(' ') }], fields);
 }
 
 /** Current state of a session. */
 export function observeResult(session: SessionDetail): ToolResult {
   const { session_id, episode_id, seed, step, observation, info, terminated, truncated } = session;
-  const fields = {
-    session_id,
-    episode_id,
-    seed,
-    step,
-    observation: named(observation),
-    return: session.return,
-    terminated,
-    truncated,
-    info,
-  };
+  const ids = { session_id, episode_id, seed, step };
+  const now = { observation: named(observation), return: session.return, terminated, truncated, info };
   const status = [`Step ${step} of at most ${session.max_episode_steps}. Return: ${session.return}.`];
-  status.push(...endText(terminated, truncated, info.success === true));
-  return {
-    content: [...contentOf(observation), { type: 'text', text: status.join(' ') }],
-    structuredContent: fields as unknown as JsonObject,
-    isError: false,
-  };
+  status.push(...endText(session));
+  return result([...contentOf(observation), { type: 'text', text: status.join(' ') }], { ...ids, ...now });
 }
 
 /** @param format how an action is written, where actions cannot be listed */
 export function validActionsResult({ valid_actions: actions }: ValidActions, format: string): ToolResult {
   const text =
     actions === null ? `They cannot be listed. An action is ${format}.` : actions.join('\n') || 'None.';
-  return {
-    content: [{ type: 'text', text }],
-    structuredContent: { valid_actions: actions as Json },
-    isError: false,
-  };
+  return result([{ type: 'text', text }], { valid_actions: actions });
 }
 
-export const closedResult = (sessionId: string): ToolResult => ({
-  content: [{ type: 'text', text: 'The session is closed.' }],
-  structuredContent: { session_id: sessionId, closed: true },
-  isError: false,
-});
+export const closedResult = (sessionId: string): ToolResult =>
+  result([{ type: 'text', text: 'The session is closed.' }], { session_id: sessionId, closed: true });
 
 /** Describes a failed call for the model. */
 export function failureResult(error: unknown): ToolResult {
   const { code, message } = problemOf(error);
   const { retryable } = PROBLEMS[code];
-  return {
-    content: [{ type: 'text', text: message }],
-    structuredContent: { code, detail: message, retryable },
-    isError: true,
-  };
+  return result([{ type: 'text', text: message }], { code, detail: message, retryable }, true);
 }
 
-function endText(terminated: boolean, truncated: boolean, success: boolean): string[] {
+function endText({
+  terminated,
+  truncated,
+  info,
+}: Pick<StepResult, 'terminated' | 'truncated' | 'info'>): string[] {
   if (!terminated && !truncated) return [];
-  return [`The episode is over: ${success ? 'success' : terminated ? 'no success' : 'cut short'}.`];
+  const how = info.success === true ? 'success' : terminated ? 'no success' : 'cut short';
+  return [`The episode is over: ${how}.`];
 }

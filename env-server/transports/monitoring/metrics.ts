@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Gauge, type Metric, Registry } from 'prom-client';
+import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
 import { VERSION } from '../../../shared/version.ts';
 import type { Services } from '../../operations/operation.ts';
 import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
@@ -63,9 +63,9 @@ export interface MetricSources {
 export function createMetrics(sources: MetricSources): Registry {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  addProcessMetrics(registry, sources);
   const { services, problemHandler, requests, persistence } = sources;
   const metrics = [
+    ...processMetrics(sources),
     ...sessionMetrics(services),
     ...requestMetrics(problemHandler, requests),
     ...latencyMetrics(services.catalog),
@@ -76,158 +76,117 @@ export function createMetrics(sources: MetricSources): Registry {
   return registry;
 }
 
-/** The version, the workers, and what this process holds now. */
-function addProcessMetrics(registry: Registry, { services, sockets }: MetricSources): void {
-  const { sessions } = services;
-  const gauge = (name: string, help: string, value: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(value());
-      },
-    });
+type Read = () => Sample[];
+type OfType = (name: string, help: string, read: Read, aggregator?: 'sum' | 'max') => Metric;
 
-  new Gauge({
-    name: 'ragen_build_info',
-    help: 'The version that runs; always 1.',
-    labelNames: ['version', 'node'],
-    registers: [registry],
-  }).set({ version: VERSION, node: process.versions.node }, 1);
-  gauge('ragen_websockets', 'Open WebSocket connections.', sockets);
-  gauge(
-    'ragen_queue_depth',
-    'Operations that wait for another one on their session.',
-    () => sessions.waiting,
-  );
-  gauge(
-    'ragen_session_bytes',
-    'Estimated memory of all sessions and of remembered replies.',
-    () => sessions.bytes.used,
-  );
-  new Gauge({
-    name: 'ragen_session_bytes_limit',
-    help: 'What they may take.',
-    registers: [registry],
-  }).set(sessions.bytes.limits.maxBytes);
-}
+const counter: OfType = (name, help, read) => readMetric(name, help, 'counter', read);
+const gauge: OfType = (name, help, read, aggregator) => readMetric(name, help, 'gauge', read, aggregator);
+/** One sample without labels, or none. */
+const one = (value: () => number | undefined) => (): Sample[] => {
+  const now = value();
+  return now === undefined ? [] : [{ labels: {}, value: now }];
+};
 
-function sessionMetrics({ sessions, catalog }: MetricSources['services']): Metric[] {
-  const perEnvironment = (value: (counters: EnvironmentCounters) => number) => (): Sample[] =>
-    [...catalog.allCounters()].map(counters => ({
-      labels: { env_id: counters.envId },
-      value: value(counters),
-    }));
+/** The version, and what this process holds now. */
+function processMetrics({ services: { sessions }, sockets }: MetricSources): Metric[] {
+  const labels = { version: VERSION, node: process.versions.node };
   return [
-    readMetric(
-      'ragen_sessions_unsaved_total',
-      'Sessions that turned out not to be storable.',
-      'counter',
-      () => [{ labels: {}, value: sessions.unsaved }],
+    gauge('ragen_build_info', 'The version that runs; always 1.', () => [{ labels, value: 1 }]),
+    gauge('ragen_websockets', 'Open WebSocket connections.', one(sockets)),
+    gauge(
+      'ragen_queue_depth',
+      'Operations that wait for another one on their session.',
+      one(() => sessions.waiting),
     ),
-    readMetric(
-      'ragen_sessions',
-      'Open sessions.',
-      'gauge',
-      perEnvironment(counters => counters.sessions),
+    gauge(
+      'ragen_session_bytes',
+      'Estimated memory of all sessions and of remembered replies.',
+      one(() => sessions.bytes.used),
     ),
-    readMetric(
-      'ragen_sessions_by_state',
-      'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
-      'gauge',
-      () => statuses(sessions),
-    ),
-    readMetric(
-      'ragen_episodes_total',
-      'Episodes begun.',
-      'counter',
-      perEnvironment(counters => counters.episodes),
-    ),
-    readMetric(
-      'ragen_environment_faults_total',
-      'Episodes ended by an exception in the environment.',
-      'counter',
-      perEnvironment(counters => counters.faults),
-    ),
-    readMetric('ragen_sessions_ended_total', 'Sessions ended, by how.', 'counter', () =>
-      Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value })),
+    gauge(
+      'ragen_session_bytes_limit',
+      'What they may take.',
+      one(() => sessions.bytes.limits.maxBytes),
     ),
   ];
 }
 
-function requestMetrics(problemHandler: ProblemHandler, requests: Iterable<RequestCount>): Metric[] {
+function sessionMetrics({ sessions, catalog }: MetricSources['services']): Metric[] {
+  const perEnvironment = (key: 'sessions' | 'episodes' | 'faults') => (): Sample[] =>
+    [...catalog.allCounters()].map(counters => ({
+      labels: { env_id: counters.envId },
+      value: counters[key],
+    }));
+  const endings = () =>
+    Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value }));
+  const unsaved = one(() => sessions.unsaved);
   return [
-    readMetric('ragen_problems_total', 'Requests answered with a problem, by code.', 'counter', () =>
-      [...problemHandler.counts].map(([code, value]) => ({
-        labels: { code, status: PROBLEMS[code].status },
-        value,
-      })),
+    counter('ragen_sessions_unsaved_total', 'Sessions that turned out not to be storable.', unsaved),
+    gauge('ragen_sessions', 'Open sessions.', perEnvironment('sessions')),
+    gauge(
+      'ragen_sessions_by_state',
+      'Open sessions, by what they are at: playing, at the end of an episode, failed, or busy with an operation.',
+      () => statuses(sessions),
     ),
-    readMetric(
-      'ragen_http_requests_total',
-      'Answered HTTP requests, by route and class of status.',
-      'counter',
-      () =>
-        [...requests].map(({ method, route, status, count }) => ({
-          labels: { method, route, status },
-          value: count,
-        })),
+    counter('ragen_episodes_total', 'Episodes begun.', perEnvironment('episodes')),
+    counter(
+      'ragen_environment_faults_total',
+      'Episodes ended by an exception in the environment.',
+      perEnvironment('faults'),
     ),
+    counter('ragen_sessions_ended_total', 'Sessions ended, by how.', endings),
+  ];
+}
+
+function requestMetrics({ counts }: ProblemHandler, requests: Iterable<RequestCount>): Metric[] {
+  const answered = () =>
+    [...requests].map(({ method, route, status, count }) => ({
+      labels: { method, route, status },
+      value: count,
+    }));
+  return [
+    counter('ragen_problems_total', 'Requests answered with a problem, by code.', () =>
+      [...counts].map(([code, value]) => ({ labels: { code, status: PROBLEMS[code].status }, value })),
+    ),
+    counter('ragen_http_requests_total', 'Answered HTTP requests, by route and class of status.', answered),
   ];
 }
 
 function latencyMetrics(catalog: Services['catalog']): Metric[] {
+  const [byEnvironment, ofAll] = ['ragen_operation_seconds', 'ragen_operation_latency_seconds'];
   return [
-    readMetric(
-      'ragen_operation_seconds',
-      'Time of operations on sessions, by environment.',
-      'histogram',
-      () =>
-        [...catalog.allCounters()].flatMap(({ envId, latencies }) =>
-          [...latencies].flatMap(([operation, latency]) =>
-            histogramSamples(
-              'ragen_operation_seconds',
-              { env_id: envId, operation },
-              latency,
-              COARSE_BOUNDS_S,
-            ),
-          ),
+    readMetric(byEnvironment, 'Time of operations on sessions, by environment.', 'histogram', () =>
+      [...catalog.allCounters()].flatMap(({ envId: env_id, latencies }) =>
+        [...latencies].flatMap(([operation, latency]) =>
+          histogramSamples(byEnvironment, { env_id, operation }, latency, COARSE_BOUNDS_S),
         ),
+      ),
     ),
-    readMetric(
-      'ragen_operation_latency_seconds',
-      'Time of operations on sessions, finer, of all environments.',
-      'histogram',
-      () =>
-        [...ofAllEnvironments(catalog.allCounters())].flatMap(([operation, latency]) =>
-          histogramSamples('ragen_operation_latency_seconds', { operation }, latency, LATENCY_BOUNDS_S),
-        ),
+    readMetric(ofAll, 'Time of operations on sessions, finer, of all environments.', 'histogram', () =>
+      [...ofAllEnvironments(catalog.allCounters())].flatMap(([operation, latency]) =>
+        histogramSamples(ofAll, { operation }, latency, LATENCY_BOUNDS_S),
+      ),
     ),
   ];
 }
 
 /** Metrics of a store that several servers share, as this server sees it. */
 function storeMetrics(shared: SharedSessions): Metric[] {
-  const one = (value: () => number) => (): Sample[] => [{ labels: {}, value: value() }];
   const { connection } = shared.store;
   return [
-    readMetric(
+    counter(
       'ragen_sessions_taken_total',
       'Sessions that this server has taken over, or loaded again.',
-      'counter',
       one(() => shared.taken),
     ),
-    readMetric(
+    gauge(
       'ragen_store_up',
       '1 while the store takes commands.',
-      'gauge',
       one(() => (connection.failure === undefined ? 1 : 0)),
     ),
-    readMetric(
+    counter(
       'ragen_store_errors_total',
       'Commands that the store refused or did not answer.',
-      'counter',
       one(() => connection.errors),
     ),
   ];
@@ -235,41 +194,41 @@ function storeMetrics(shared: SharedSessions): Metric[] {
 
 /** Metrics of writes to the data folder. */
 function persistenceMetrics(health: PersistenceHealth): Metric[] {
-  const one = (value: number | undefined): Sample[] => (value === undefined ? [] : [{ labels: {}, value }]);
-  const perPart = (value: (part: (typeof PERSISTENCE_PARTS)[number]) => number) => (): Sample[] =>
-    PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(part) }));
+  const perPart =
+    (value: (part: PersistenceHealth['parts'][keyof PersistenceHealth['parts']]) => number) => (): Sample[] =>
+      PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(health.parts[part]) }));
   return [
-    readMetric(
+    gauge(
       'ragen_persistence_degraded',
       '1 while writes of this part fail: custom environments, checkpoints of sessions, the journal.',
-      'gauge',
-      perPart(part => (health.parts[part].failing ? 1 : 0)),
+      perPart(({ failing }) => (failing ? 1 : 0)),
       'max',
     ),
-    readMetric(
+    counter(
       'ragen_persistence_failures_total',
       'Writes that failed.',
-      'counter',
-      perPart(part => health.parts[part].failures),
+      perPart(({ failures }) => failures),
     ),
-    readMetric(
+    gauge(
       'ragen_persistence_waiting_bytes',
       'Bytes in memory that are to be written when the disk takes them.',
-      'gauge',
-      perPart(part => health.parts[part].bytesWaiting),
+      perPart(({ bytesWaiting }) => bytesWaiting),
     ),
-    readMetric(
+    gauge(
       'ragen_checkpoint_age_seconds',
       'Time since sessions were last written at a checkpoint; absent before the first one.',
-      'gauge',
-      () => one(seconds(health.age('checkpoint'))),
+      one(() => seconds(health.age('checkpoint'))),
       'max',
     ),
-    readMetric('ragen_checkpoint_failures_total', 'Checkpoints that failed.', 'counter', () =>
-      one(health.parts.checkpoint.failures),
+    counter(
+      'ragen_checkpoint_failures_total',
+      'Checkpoints that failed.',
+      one(() => health.parts.checkpoint.failures),
     ),
-    readMetric('ragen_journal_bytes', 'Size of the journal on disk.', 'gauge', () =>
-      one(health.journalBytes()),
+    gauge(
+      'ragen_journal_bytes',
+      'Size of the journal on disk.',
+      one(() => health.journalBytes()),
     ),
   ];
 }

@@ -3,6 +3,7 @@ import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import type { Random } from '../../../../shared/random.ts';
+import { remembered } from '../../../../shared/remembered.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
 import { isInSplit, type Split } from '../splits.ts';
 import { jsonParts, NotJson, textLines } from './json-stream.ts';
@@ -35,16 +36,10 @@ export async function chooseRecord<T>(
 
 /** The records of one split. */
 export function partOf<T>(records: readonly T[], split: Split, key: (record: T) => string): readonly T[] {
-  let known = parts.get(records);
-  if (!known) {
-    known = new Map();
-    parts.set(records, known);
-  }
-  let part = known.get(split) as readonly T[] | undefined;
-  if (!part) {
-    part = records.filter(record => isInSplit(() => key(record), split));
-    known.set(split, part);
-  }
+  const known = remembered(parts, records, () => new Map());
+  const part: readonly T[] = remembered(known, split, () =>
+    records.filter(record => isInSplit(() => key(record), split)),
+  );
   if (part.length === 0) throw new InvalidConfig('/split', `none of the records belongs to ${split}`);
   return part;
 }
@@ -102,13 +97,9 @@ export async function readRecords<T>(
   read: RecordReader<T>,
 ): Promise<readonly T[]> {
   const { file, version } = await findFile(pointer, path);
-  let files = kept.get(read);
-  if (!files) {
-    files = new Map();
-    kept.set(read, files);
-  }
+  const files = remembered(kept, read, () => new Map());
   const known = files.get(file);
-  if (known?.version === version) return known.rows as Promise<readonly T[]>;
+  if (known?.version === version) return known.rows;
   const rows = collect(pointer, path, file, read);
   files.set(file, { version, rows });
   rows.catch(() => files.delete(file));

@@ -59,6 +59,16 @@ export class SandboxFailed extends Error {
   }
 }
 
+/** Kills a detached process that runs, with everything it started. */
+export function killGroup(child: ChildProcess | undefined): void {
+  if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  try {
+    process.kill(-child.pid, 'SIGKILL');
+  } catch {
+    child.kill('SIGKILL');
+  }
+}
+
 /** One process of `harness.py`, which runs one test after the other. */
 export class Sandbox {
   readonly #child: ChildProcess;
@@ -145,13 +155,7 @@ export class Sandbox {
   /** Kills the process with everything it started. */
   stop(): void {
     this.#fail('was stopped');
-    const { pid } = this.#child;
-    if (pid === undefined || this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    try {
-      process.kill(-pid, 'SIGKILL');
-    } catch {
-      this.#child.kill('SIGKILL');
-    }
+    killGroup(this.#child);
   }
 
   #write(header: object, test: Buffer): void {

@@ -1,4 +1,5 @@
-import { inScheduledSlices, type Sliced } from '../../core/slices.ts';
+import type { Sliced } from '../../../../shared/slices.ts';
+import { inScheduledSlices } from '../../core/slices.ts';
 import type { Backend, Theorem, Verdict } from '../backend.ts';
 import {
   FALSE,

@@ -173,5 +173,3 @@ class _Trial:
 def _agree(first: list[str], second: list[str]) -> bool:
     """Two plays of a seed are alike as far as time allowed both."""
     return all(one == other for one, other in zip(first, second))
-
-

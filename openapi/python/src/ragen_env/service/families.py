@@ -16,24 +16,24 @@ class Family:
     package: str
     """Name that pip installs."""
     modules: tuple[str, ...]
-    """Modules that it must have; the last one has ``make(name, **kwargs)`` unless the family is Gymnasium's."""
-    adapter: str = ""
-    """Module of this package that makes its environments."""
+    """Modules that it must have."""
+    adapter: str
+    """What makes its environments, ``module:name`` in this package."""
 
 
 FAMILIES = {
-    "gymnasium": Family("gymnasium", ("gymnasium",), "gymnasium_worlds"),
-    "minigrid": Family("minigrid", ("gymnasium", "minigrid"), "gymnasium_worlds"),
-    "ale": Family("ale-py", ("gymnasium", "ale_py"), "gymnasium_worlds"),
-    "nle": Family("nle", ("gymnasium", "nle"), "gymnasium_worlds"),
-    "craftax": Family("craftax", ("craftax",), "gymnasium_worlds"),
-    "textarena": Family("textarena", ("textarena",), "text_worlds"),
-    "reasoning_gym": Family("reasoning-gym", ("reasoning_gym",), "text_worlds"),
-    "scienceworld": Family("scienceworld", ("scienceworld",), "text_worlds"),
-    "textworld": Family("textworld", ("textworld",), "text_worlds"),
-    "jericho": Family("jericho", ("jericho",), "text_worlds"),
-    "openenv": Family("openenv", ("openenv",), "protocol_worlds"),
-    "ors": Family("ors-sdk", ("ors",), "protocol_worlds"),
+    "gymnasium": Family("gymnasium", ("gymnasium",), "gymnasium_worlds:made"),
+    "minigrid": Family("minigrid", ("gymnasium", "minigrid"), "gymnasium_worlds:minigrid"),
+    "ale": Family("ale-py", ("gymnasium", "ale_py"), "gymnasium_worlds:ale"),
+    "nle": Family("nle", ("gymnasium", "nle"), "gymnasium_worlds:nle"),
+    "craftax": Family("craftax", ("craftax",), "gymnasium_worlds:Craftax"),
+    "textarena": Family("textarena", ("textarena",), "text_worlds:TextArenaGame"),
+    "reasoning_gym": Family("reasoning-gym", ("reasoning_gym",), "text_worlds:ReasoningProblem"),
+    "scienceworld": Family("scienceworld", ("scienceworld",), "text_worlds:ScienceTask"),
+    "textworld": Family("textworld", ("textworld",), "text_worlds:TextWorldGame"),
+    "jericho": Family("jericho", ("jericho",), "text_worlds:InteractiveFiction"),
+    "openenv": Family("openenv", ("openenv",), "protocol_worlds:OpenEnvWorld"),
+    "ors": Family("ors-sdk", ("ors",), "protocol_worlds:RewardStandardWorld"),
 }
 
 
@@ -60,8 +60,8 @@ def maker(target: str) -> Callable[..., Any]:
             if error.name != module:
                 raise MissingPart(f"{family.package} needs {error.name}, which is not installed: pip install {error.name}") from None
             raise MissingPart(f"{target} needs a package: pip install {family.package}") from None
-    adapter = importlib.import_module(f"{__package__}.{family.adapter}")
-    make: Callable[..., Any] = getattr(adapter, prefix)
+    module, _, made = family.adapter.partition(":")
+    make: Callable[..., Any] = getattr(importlib.import_module(f"{__package__}.{module}"), made)
     return lambda **kwargs: make(name, **kwargs)
 
 

@@ -45,7 +45,7 @@ def text_of(value: Any) -> str:
         return value.name
     if isinstance(value, np.ndarray):
         return _array_text(value)
-    if value is None or isinstance(value, (bool, int, float, np.generic)):
+    if _is_scalar(value):
         return _scalar_text(value)
     if isinstance(value, Mapping):
         return "\n".join(_entry(str(name), text_of(part)) for name, part in value.items())

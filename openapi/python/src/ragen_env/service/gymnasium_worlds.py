@@ -15,22 +15,18 @@ from .families import MissingPart, number_of, one_of
 _ATARI_STEPS = 27_000
 
 
-def _made(env_id: str, kwargs: dict[str, Any]) -> Any:
+def made(env_id: str, **kwargs: Any) -> Any:
+    """Any id of Gymnasium's registry, also with a module before it."""
     try:
         return gym.make(env_id, **kwargs)
     except (gym.error.UnregisteredEnv, gym.error.DependencyNotInstalled) as error:
         raise MissingPart(str(error)) from None
 
 
-def gymnasium(name: str, **kwargs: Any) -> Any:
-    """Any id of Gymnasium's registry, also with a module before it."""
-    return _made(name, kwargs)
-
-
 def minigrid(name: str, **kwargs: Any) -> Any:
     import minigrid  # noqa: F401 - it registers its environments
 
-    return _made(name, kwargs)
+    return made(name, **kwargs)
 
 
 def ale(name: str, **kwargs: Any) -> Any:
@@ -42,7 +38,7 @@ def ale(name: str, **kwargs: Any) -> Any:
         gym.register_envs(ale_py)
     env_id = name if name.startswith("ALE/") else f"ALE/{name}"
     env_id = env_id if "-v" in env_id else f"{env_id}-v5"
-    env = _made(env_id, {"obs_type": "ram", **kwargs})
+    env = made(env_id, **{"obs_type": "ram", **kwargs})
     base: Any = env.unwrapped
     base.world_name, base.max_steps = env_id.split("/")[1], _ATARI_STEPS
     base.instruction = (
@@ -85,7 +81,7 @@ def _screen(observation: Any) -> str:
 def nle(name: str, **kwargs: Any) -> Any:
     import nle  # noqa: F401 - it registers its environments
 
-    return NetHack(_made(name, {"observation_keys": ("tty_chars", "blstats", "message"), **kwargs}))
+    return NetHack(made(name, **{"observation_keys": ("tty_chars", "blstats", "message"), **kwargs}))
 
 
 class Craftax:
@@ -140,7 +136,3 @@ def _compiled(name: str) -> Any:
     step(jax.random.PRNGKey(0), state, 0)
     _COMPILED[name] = (reset, step, render_craftax_text, [action.name for action in Action], params)
     return _COMPILED[name]
-
-
-def craftax(name: str, **kwargs: Any) -> Any:
-    return Craftax(name, **kwargs)

@@ -74,10 +74,6 @@ class OpenEnvWorld:
             close()
 
 
-def openenv(name: str, **kwargs: Any) -> Any:
-    return OpenEnvWorld(name, **kwargs)
-
-
 class RewardStandardWorld:
     """An environment of the Open Reward Standard. An action is JSON, {"tool": …, "input": {…}}; a seed names a task."""
 
@@ -126,7 +122,3 @@ class RewardStandardWorld:
 
 def _text(blocks: Any) -> str:
     return "\n".join(block.text for block in blocks if getattr(block, "text", None))
-
-
-def ors(name: str, **kwargs: Any) -> Any:
-    return RewardStandardWorld(name, **kwargs)

@@ -104,7 +104,6 @@ class Sessions:
                     await session.lane.call(Call("close", session_id))
                     self._end(session_id, session, f"nobody used it for {self._idle_s:g} s (--idle)")
 
-
     def stop(self) -> None:
         """Ends every lane, and waits a moment for environments to close."""
         for session in self._open.values():

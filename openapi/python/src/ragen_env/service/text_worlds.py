@@ -42,10 +42,6 @@ class ReasoningProblem:
         return text, score, True, False, {"success": score >= 1}
 
 
-def reasoning_gym(name: str, **config: Any) -> Any:
-    return ReasoningProblem(name, **config)
-
-
 class TextArenaGame:
     """A game of TextArena for one player."""
 
@@ -98,10 +94,6 @@ class TextArenaGame:
         if isinstance(observation, str):
             return observation
         return "\n".join(str(message) for source, message, *_ in observation if source != 0)
-
-
-def textarena(name: str, **kwargs: Any) -> Any:
-    return TextArenaGame(name, **kwargs)
 
 
 _JVM = threading.Lock()
@@ -161,10 +153,6 @@ class ScienceTask:
             "score": info["score"],
             "success": info["score"] >= 100,
         }
-
-
-def scienceworld(name: str, **kwargs: Any) -> Any:
-    return ScienceTask(name, **kwargs)
 
 
 _BUILDING = threading.Lock()
@@ -266,10 +254,6 @@ def _plain(text: str) -> str:
     return "\n".join(lines).strip() or text.strip()
 
 
-def textworld(name: str, **kwargs: Any) -> Any:
-    return TextWorldGame(name, **kwargs)
-
-
 class InteractiveFiction:
     """A game of interactive fiction, played by Jericho. The reward is the score won, as a part of the highest."""
 
@@ -301,7 +285,3 @@ class InteractiveFiction:
 
     def close(self) -> None:
         self._env.close()
-
-
-def jericho(name: str, **kwargs: Any) -> Any:
-    return InteractiveFiction(name, **kwargs)
