@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { TRAIN_PAIRS } from '../../env-server/environments/bandit/bandit.ts';
+import { PAIRS } from '../../env-server/environments/bandit/bandit.ts';
 import { Random } from '../../shared/random.ts';
 import { parseConfig } from '../../trainer/models/config-json.ts';
 import { initialize, parameterSpecs } from '../../trainer/models/parameters.ts';
@@ -39,7 +39,7 @@ export async function writeFreshModel(folder: string, tokenizer: string): Promis
 /** Everyday words, things and professions, as a pretrained model knows how to spell them. */
 const THINGS =
   'apple bread cloud door earth flower garden house island kitchen mountain night ocean river table water';
-const WORDS = [...THINGS.split(' '), ...TRAIN_PAIRS.flat()];
+const WORDS = [...THINGS.split(' '), ...PAIRS.train.flat()];
 
 /** Questions of the pretraining. None says what a game is, how to write an answer or which arm is better. */
 const QUESTIONS: readonly ((random: Random) => readonly [string, string])[] = [

@@ -2,7 +2,7 @@ import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import { PORT_RANGE } from '../../shared/number-option.ts';
 import type { RegistrationLimits } from '../custom/registrations/custom-registry.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
-import { DEEPCODER_DEFAULTS } from '../environments/deepcoder/variables.ts';
+import { DEEPCODER_DEFAULTS, type DeepCoderVariable } from '../environments/deepcoder/variables.ts';
 import { DEFAULT_LEAN_MEMORY_MB } from '../environments/lean/variables.ts';
 import { DURABILITIES, type Durability } from '../persistence/durability.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';
@@ -92,6 +92,8 @@ const count = (value: number, help: string): SettingDeclaration<number> => ({
   integer: true,
 });
 
+const text = (help: string): SettingDeclaration<string> => ({ default: '', help });
+
 const bytes = (help: string): SettingDeclaration<number> => ({ default: 0, help, minimum: 0, integer: true });
 
 const seconds = (value: number, help: string): SettingDeclaration<number> => ({
@@ -104,30 +106,16 @@ const seconds = (value: number, help: string): SettingDeclaration<number> => ({
 export const SETTINGS: Declarations<Settings> = {
   host: { default: '127.0.0.1', help: 'address to listen on; any but loopback needs tokens' },
   port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, ...PORT_RANGE },
-  tokens: {
-    default: '',
-    help: 'JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token',
-  },
-  allowedHosts: {
-    default: '',
-    help: 'further names for the header Host, separated by commas, e.g. *.example.org; * for any (the default beyond loopback)',
-  },
-  corsOrigins: {
-    default: '',
-    help: 'origins with pages that may use the server, separated by commas; * for all',
-  },
-  data: {
-    default: '',
-    help: 'folder that keeps custom environments and sessions over a restart',
-  },
-  runs: {
-    default: '',
-    help: 'folder of training runs to show at /runs/',
-  },
-  store: {
-    default: '',
-    help: 'store that several servers share: valkey://[user:password@]host[:port], valkeys:// for TLS, valkey+unix:///path/to/socket, valkey+sentinel://host:port,host:port/primary',
-  },
+  tokens: text('JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token'),
+  allowedHosts: text(
+    'further names for the header Host, separated by commas, e.g. *.example.org; * for any (the default beyond loopback)',
+  ),
+  corsOrigins: text('origins with pages that may use the server, separated by commas; * for all'),
+  data: text('folder that keeps custom environments and sessions over a restart'),
+  runs: text('folder of training runs to show at /runs/'),
+  store: text(
+    'store that several servers share: valkey://[user:password@]host[:port], valkeys:// for TLS, valkey+unix:///path/to/socket, valkey+sentinel://host:port,host:port/primary',
+  ),
   replicas: {
     ...count(
       1,
@@ -170,10 +158,9 @@ export const SETTINGS: Declarations<Settings> = {
     262_144,
     'largest state, observation, info or list of valid actions that a script or remote environment gives, in bytes',
   ),
-  headerKeyFile: {
-    default: '',
-    help: 'file of the key that encrypts headers of remote environments; default: headers.key in --data',
-  },
+  headerKeyFile: text(
+    'file of the key that encrypts headers of remote environments; default: headers.key in --data',
+  ),
   allowedSecretVariables: {
     default: 'RAGEN_SECRET_*',
     help: 'variables that headers of remote environments may name, separated by commas; NAME@host for one host only',
@@ -182,10 +169,7 @@ export const SETTINGS: Declarations<Settings> = {
     default: '*',
     help: 'hosts of remote environments, separated by commas, e.g. *.example.org',
   },
-  remoteNetworks: {
-    default: '',
-    help: 'private networks of remote environments, e.g. 127.0.0.1/32,10.1.0.0/16',
-  },
+  remoteNetworks: text('private networks of remote environments, e.g. 127.0.0.1/32,10.1.0.0/16'),
   heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
   drainSeconds: seconds(0, 'time after SIGTERM in which open sessions continue'),
   graceSeconds: seconds(10, 'time for operations in flight to finish when the server ends'),
@@ -205,58 +189,37 @@ export const SETTINGS: Declarations<Settings> = {
   },
 };
 
+/** The most that a player of DeepCoder may ask for. */
+const ceiling = (variable: string, what: string, may: string): SettingDeclaration<number> =>
+  count(
+    DEEPCODER_DEFAULTS[`RAGEN_DEEPCODER_${variable}` as DeepCoderVariable],
+    `most ${what} that players of DeepCoder may ${may}`,
+  );
+
 /** Every setting of environments; an empty one does not set its variable. */
 export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
-  dataDir: {
-    default: '',
-    help: 'folder of data files of environments (`config.data`); default: anywhere, or with --tokens nowhere',
-  },
-  retrieverHosts: {
-    default: '',
-    help: 'hosts of retrieval services of SearchQA, separated by commas',
-  },
-  leanHosts: {
-    default: '',
-    help: 'hosts of Kimina servers of Lean, separated by commas',
-  },
-  leanApiKey: { default: '', help: 'key for the Kimina server; prefer the variable to the flag' },
-  lean: { default: '', help: 'path of lean; default: PATH or ~/.elan' },
+  dataDir: text(
+    'folder of data files of environments (`config.data`); default: anywhere, or with --tokens nowhere',
+  ),
+  retrieverHosts: text('hosts of retrieval services of SearchQA, separated by commas'),
+  leanHosts: text('hosts of Kimina servers of Lean, separated by commas'),
+  leanApiKey: text('key for the Kimina server; prefer the variable to the flag'),
+  lean: text('path of lean; default: PATH or ~/.elan'),
   leanMemoryMb: count(DEFAULT_LEAN_MEMORY_MB, 'memory of one check by lean, in MiB'),
-  leanRepl: { default: '', help: 'command that starts the Lean REPL, e.g. "lake env repl"' },
-  leanReplDir: { default: '', help: 'folder in which the Lean REPL is started' },
-  deepcoderPython: { default: '', help: 'Python that runs programs of DeepCoder; default: python3' },
+  leanRepl: text('command that starts the Lean REPL, e.g. "lake env repl"'),
+  leanReplDir: text('folder in which the Lean REPL is started'),
+  deepcoderPython: text('Python that runs programs of DeepCoder; default: python3'),
   deepcoderUnisolated: {
     default: '0',
     help: '1 runs programs of DeepCoder without isolation',
     choices: ['0', '1'],
   },
-  deepcoderMaxCpuSeconds: count(
-    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_CPU_SECONDS,
-    'most processor seconds that players of DeepCoder may give a test',
-  ),
-  deepcoderMaxWallSeconds: count(
-    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_WALL_SECONDS,
-    'most seconds that players of DeepCoder may give a test',
-  ),
-  deepcoderMaxTotalSeconds: count(
-    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TOTAL_SECONDS,
-    'most seconds that players of DeepCoder may give all tests of a program',
-  ),
-  deepcoderMaxMemoryMb: {
-    ...count(
-      DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_MEMORY_MB,
-      'most memory, in MiB, that players of DeepCoder may give a test',
-    ),
-    minimum: 64,
-  },
-  deepcoderMaxOutputBytes: count(
-    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_OUTPUT_BYTES,
-    'most output that players of DeepCoder may let a test print',
-  ),
-  deepcoderMaxTests: count(
-    DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_MAX_TESTS,
-    'most tests that players of DeepCoder may bring along',
-  ),
+  deepcoderMaxCpuSeconds: ceiling('MAX_CPU_SECONDS', 'processor seconds', 'give a test'),
+  deepcoderMaxWallSeconds: ceiling('MAX_WALL_SECONDS', 'seconds', 'give a test'),
+  deepcoderMaxTotalSeconds: ceiling('MAX_TOTAL_SECONDS', 'seconds', 'give all tests of a program'),
+  deepcoderMaxMemoryMb: { ...ceiling('MAX_MEMORY_MB', 'memory, in MiB,', 'give a test'), minimum: 64 },
+  deepcoderMaxOutputBytes: ceiling('MAX_OUTPUT_BYTES', 'output', 'let a test print'),
+  deepcoderMaxTests: ceiling('MAX_TESTS', 'tests', 'bring along'),
   deepcoderSlots: {
     default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_SLOTS,
     help: 'programs of DeepCoder at once; 0 for one on each core',

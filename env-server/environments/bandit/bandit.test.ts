@@ -1,15 +1,15 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import { bandit, TEST_PAIRS, TRAIN_PAIRS } from './bandit.ts';
+import { bandit, PAIRS } from './bandit.ts';
 
 const play = playing(bandit);
 
 t.test('keeps the contract', async t => checkContract(t, bandit));
 
 t.test('twelve pairs for training and eight others for tests', async t => {
-  t.same([TRAIN_PAIRS.length, TEST_PAIRS.length], [12, 8]);
-  const names = [...TRAIN_PAIRS, ...TEST_PAIRS].flat();
+  t.same([PAIRS.train.length, PAIRS.test.length], [12, 8]);
+  const names = [...PAIRS.train, ...PAIRS.test].flat();
   t.equal(new Set(names).size, 40);
   t.ok(
     names.every(name => /^\S+$/.test(name)),

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
@@ -18,31 +19,10 @@ import { choice, dict, LINES, number, type ObservationSpaces, orNull, text, tupl
 /** Professions, the settled one first and the daring one second. */
 type NamePair = readonly [settled: string, daring: string];
 
-export const TRAIN_PAIRS: readonly NamePair[] = [
-  ['Librarian', 'Stuntman'],
-  ['Accountant', 'Gambler'],
-  ['Gardener', 'Smuggler'],
-  ['Clerk', 'Explorer'],
-  ['Pharmacist', 'Acrobat'],
-  ['Archivist', 'Prospector'],
-  ['Baker', 'Racer'],
-  ['Notary', 'Treasure-hunter'],
-  ['Postman', 'Test-pilot'],
-  ['Tailor', 'Privateer'],
-  ['Curator', 'Speculator'],
-  ['Dentist', 'Daredevil'],
-];
-
-export const TEST_PAIRS: readonly NamePair[] = [
-  ['Bookkeeper', 'Adventurer'],
-  ['Registrar', 'Bullfighter'],
-  ['Shepherd', 'Buccaneer'],
-  ['Watchmaker', 'Trapeze-artist'],
-  ['Teacher', 'Bounty-hunter'],
-  ['Weaver', 'Cliff-diver'],
-  ['Carpenter', 'Day-trader'],
-  ['Optician', 'Storm-chaser'],
-];
+/** Pairs of names by split. Their order matters: seeds draw from it. */
+export const PAIRS: { readonly [split in BanditConfig['split']]: readonly NamePair[] } = JSON.parse(
+  readFileSync(new URL('./pairs.json', import.meta.url), 'utf8'),
+);
 
 const MAX_NAME_LENGTH = 64;
 const JOIN = 'or';
@@ -121,7 +101,7 @@ export const bandit = {
   spec,
 
   describe(config: BanditConfig): Description {
-    const names = pairsOf(config).flat();
+    const names = PAIRS[config.split].flat();
     return {
       instruction:
         'Pull one of two arms, once. One pays little but always, the other pays more but only now and then; their names hint at which is which. Pull the one that pays more on average.',
@@ -141,7 +121,7 @@ export const bandit = {
 
   reset(config: BanditConfig, rng: Random, options: JsonObject): BanditState {
     const pinned: BanditOptions = options;
-    const [settled, daring] = rng.choice(pairsOf(config));
+    const [settled, daring] = rng.choice(PAIRS[config.split]);
     const drawn = rng.choice(ORDERS);
     const names = { low: pinned.low ?? settled, high: pinned.high ?? daring };
     if (fold(names.low) === fold(names.high)) {
@@ -203,10 +183,6 @@ export const bandit = {
     },
   } satisfies { [name: string]: ReferencePolicy<BanditState> },
 } satisfies Environment<BanditConfig, BanditState>;
-
-function pairsOf(config: BanditConfig): readonly NamePair[] {
-  return config.split === 'test' ? TEST_PAIRS : TRAIN_PAIRS;
-}
 
 function fold(word: string): string {
   return word.trim().toLowerCase();
