@@ -1,7 +1,11 @@
 import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
 import { VERSION } from '../../../shared/version.ts';
 import type { Services } from '../../operations/operation.ts';
-import { PERSISTENCE_PARTS, type PersistenceHealth } from '../../persistence/persistence-health.ts';
+import {
+  type PartHealth,
+  PERSISTENCE_PARTS,
+  type PersistenceHealth,
+} from '../../persistence/persistence-health.ts';
 import { PROBLEMS } from '../../problems.ts';
 import {
   type EnvironmentCounters,
@@ -194,9 +198,8 @@ function storeMetrics(shared: SharedSessions): Metric[] {
 
 /** Metrics of writes to the data folder. */
 function persistenceMetrics(health: PersistenceHealth): Metric[] {
-  const perPart =
-    (value: (part: PersistenceHealth['parts'][keyof PersistenceHealth['parts']]) => number) => (): Sample[] =>
-      PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(health.parts[part]) }));
+  const perPart = (value: (part: PartHealth) => number) => (): Sample[] =>
+    PERSISTENCE_PARTS.map(part => ({ labels: { part }, value: value(health.parts[part]) }));
   return [
     gauge(
       'ragen_persistence_degraded',
