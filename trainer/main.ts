@@ -217,13 +217,7 @@ program
     'write the results of a run, signed with your key, into its folder, for a leaderboard',
   )
   .option('--json', 'print JSON instead of a table')
-  .action(async (target: string, overrides: string[], options) => {
-    const { evaluate } = await import('./commands/evaluate/evaluate.ts');
-    process.exitCode = await evaluate(target, overrides, {
-      ...options,
-      policy: options.policy ?? ['checkpoint'],
-    });
-  });
+  .action(lazily(() => import('./commands/evaluate/evaluate.ts'), 'evaluate'));
 
 program
   .command('diagnose')

@@ -1,5 +1,5 @@
 import { camelized } from '../../shared/camelized.ts';
-import type { AdvantageSequence, GraphSettings } from '../algorithms/advantages/estimator.ts';
+import type { AdvantageSequence, AdvantageSettings } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator, estimateAdvantages } from '../algorithms/advantages/registry.ts';
 import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
 import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
@@ -45,26 +45,26 @@ interface Piece {
   readonly wholeReturn: boolean;
 }
 
-export interface ExperienceSettings {
+type EstimatorKey =
+  | 'gamma'
+  | 'lambda'
+  | 'highLevelGamma'
+  | 'stepWeight'
+  | 'whiten'
+  | 'stdNormalize'
+  | 'acrossTurns';
+/** Settings of single estimators. */
+type OwnKey = 'handleZeroTail' | 'decay' | 'episodeAgents' | 'earlyWeight' | 'graph';
+
+export interface ExperienceSettings
+  extends Pick<AdvantageSettings, EstimatorKey>,
+    Partial<Pick<AdvantageSettings, OwnKey>> {
   readonly advantage: string;
-  readonly gamma: number;
-  readonly lambda: number;
   readonly turnLambda: number;
-  readonly highLevelGamma: number;
-  readonly stepWeight: number;
-  readonly whiten: boolean;
-  readonly stdNormalize: boolean;
-  readonly acrossTurns: boolean;
   readonly acrossSamples: boolean;
   readonly rewardScale: number;
   /** Weights of reward components; the plain reward when absent. */
   readonly rewardWeights?: RewardWeights;
-  /** Settings of single estimators; defaults when absent. */
-  readonly handleZeroTail?: boolean;
-  readonly decay?: number;
-  readonly episodeAgents?: readonly string[];
-  readonly earlyWeight?: number;
-  readonly graph?: GraphSettings;
   /** The loss is a mean over tokens, so token weights need a mean of 1. */
   readonly tokenMean?: boolean;
   /** States with different numbers of remaining actions are different. */

@@ -92,13 +92,8 @@ export class WorkQueue {
   readonly #waiting: Waiting[] = [];
   /** Rollouts that workers play, by id. */
   readonly #held = new Map<string, { readonly rollout: Rollout; readonly worker: Worker }>();
-  #wake: () => void = () => {};
-  #changed = new Promise<void>(() => {});
+  #changed = Promise.withResolvers<void>();
   #closed = false;
-
-  constructor() {
-    this.#renew();
-  }
 
   /** Starts workers, and restarts one that ends. One that asks for nothing although rollouts wait is stopped. */
   start(settings: WorkerSettings, variables: Assignment): void {
@@ -229,7 +224,7 @@ export class WorkQueue {
       if (left <= 0) return undefined;
       const timer = new AbortController();
       await Promise.race([
-        this.#changed,
+        this.#changed.promise,
         pause(left, undefined, { signal: AbortSignal.any([timer.signal, gone]) }).catch(() => {}),
       ]);
       timer.abort();
@@ -242,14 +237,8 @@ export class WorkQueue {
   }
 
   #change(): void {
-    this.#wake();
-    this.#renew();
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
     this.#watch();
-  }
-
-  #renew(): void {
-    this.#changed = new Promise(resolve => {
-      this.#wake = resolve;
-    });
   }
 }

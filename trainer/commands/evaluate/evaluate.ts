@@ -92,8 +92,8 @@ function withoutTokens(override: string): string {
 }
 
 export interface EvaluateOptions {
-  /** Players: `checkpoint`, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
-  readonly policy: readonly string[];
+  /** Players: `checkpoint` by default, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
+  readonly policy?: readonly string[];
   /** Attempts at each level, for pass@k; 1 by default. */
   readonly attempts?: number;
   /** Folder for tables, JSON and every episode. */
@@ -127,15 +127,15 @@ export async function evaluate(
   overrides: readonly string[],
   options: EvaluateOptions,
 ): Promise<number> {
-  const { attempts = 1, output } = options;
+  const { attempts = 1, output, policy = [CHECKPOINT] } = options;
   if (!Number.isInteger(attempts) || attempts < 1) {
     throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
   }
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const startedAt = performance.now();
-  const withWeights = (await Promise.all(options.policy.map(hasWeights))).includes(true);
+  const withWeights = (await Promise.all(policy.map(hasWeights))).includes(true);
   const { settings, checkpoint, run } = readTarget(target, overrides, withWeights ? 'train' : 'play');
-  const names = options.policy.map(name => (run ? name : modelNamedBy(name, settings)));
+  const names = policy.map(name => (run ? name : modelNamedBy(name, settings)));
   const signed =
     options.sign === undefined ? undefined : { author: options.sign, key: signerOf(options.sign, run) };
   const played: PlayedMode[] = [];

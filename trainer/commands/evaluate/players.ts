@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { camelized } from '../../../shared/camelized.ts';
+import { closing } from '../../../shared/closing.ts';
 import { hasValueHead } from '../../config/derived.ts';
 import { secretOf } from '../../config/secret.ts';
 import type { EndpointSection } from '../../config/sections/policy.ts';
@@ -82,38 +83,24 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
 }
 
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
-  const context = await openRunContext(settings, folder, note, stop);
-  return closingOnFailure(context, async () => {
-    // A player is the content of its folder: an adapter brings its settings, its base is stored as in training, and a
-    // critic does not play.
-    const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
-    const { base_precision } = settings.policy;
-    const alone = {
-      lora: null,
-      critic: null,
-      value_head: valued,
-      base_precision: playedPrecision(base_precision),
-    };
-    const own = { ...settings, policy: { ...settings.policy, ...alone } };
-    const stored = (await isAdapterFolder(folder)) ? settings.policy.lora?.quantization : null;
-    const policy = existsSync(join(folder, TINKER_FILE))
-      ? await openTinker(settings, context, folder, { note, generationOnly: true })
-      : await openPolicy(own, context, folder, {
-          generationOnly: true,
-          quantization: stored ?? undefined,
-        });
-    const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
-    return {
-      context,
-      weights: folder,
-      modes: sampledModes(programs?.agent ?? sampledAgent(context, policy), settings),
-      close: async () => {
-        await programs?.close();
-        await policy.close();
-        await context.close();
-      },
-    };
-  });
+  await using opened = new AsyncDisposableStack();
+  const context = opened.use(closing(await openRunContext(settings, folder, note, stop)));
+  // A player is the content of its folder: an adapter brings its settings, its base is stored as in training, and a
+  // critic does not play.
+  const valued = hasValueHead(settings) && existsSync(join(folder, VALUE_HEAD_FILE));
+  const base_precision = playedPrecision(settings.policy.base_precision);
+  const alone = { lora: null, critic: null, value_head: valued, base_precision };
+  const own = { ...settings, policy: { ...settings.policy, ...alone } };
+  const stored = (await isAdapterFolder(folder)) ? settings.policy.lora?.quantization : null;
+  const open = existsSync(join(folder, TINKER_FILE))
+    ? openTinker(settings, context, folder, { note, generationOnly: true })
+    : openPolicy(own, context, folder, { generationOnly: true, quantization: stored ?? undefined });
+  const policy = await open;
+  opened.use(closing(policy));
+  const programs = await openPrograms(settings, context, { policy, generator: policy }, note);
+  if (programs) opened.use(closing(programs));
+  const modes = sampledModes(programs?.agent ?? sampledAgent(context, policy), settings);
+  return { context, weights: folder, modes, close: closeOf(opened) };
 }
 
 async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Player> {
@@ -126,41 +113,38 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
   if (rollout.prompt !== 'chat') {
     throw new Error('--policy endpoint: a chat model needs whole sentences: rollout.prompt=chat');
   }
-  const context = await openTextRunContext(settings, note, stop);
-  return closingOnFailure(context, async () => {
-    const completions = new Completions(clientSettings(endpoint));
-    return {
-      context,
-      modes: sampledModes(endpointAgent(completions), settings),
-      usage: () => completions.usage,
-      close: async () => {
-        await completions.close();
-        await context.close();
-      },
-    };
-  });
+  await using opened = new AsyncDisposableStack();
+  const context = opened.use(closing(await openTextRunContext(settings, note, stop)));
+  const completions = opened.use(closing(new Completions(clientSettings(endpoint))));
+  const modes = sampledModes(endpointAgent(completions), settings);
+  return { context, modes, usage: () => completions.usage, close: closeOf(opened) };
 }
 
 async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
-  const context = await openTextRunContext(settings, note, stop);
-  return closingOnFailure(context, async () => {
-    for (const described of context.tags) {
-      const { tag, references } = described;
-      if (name === RANDOM && !hasRandomPlayer(described)) {
-        throw new Error(
-          `--policy random: ${tag.environmentId} names no actions to play at random; add \`actions\` to its definition`,
-        );
-      }
-      if (name === RANDOM || references.includes(name)) continue;
+  await using opened = new AsyncDisposableStack();
+  const context = opened.use(closing(await openTextRunContext(settings, note, stop)));
+  for (const described of context.tags) {
+    const { tag, references } = described;
+    if (name === RANDOM && !hasRandomPlayer(described)) {
       throw new Error(
-        `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +
-          `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
+        `--policy random: ${tag.environmentId} names no actions to play at random; add \`actions\` to its definition`,
       );
     }
-    const agent = referenceAgent({ policy: name, randomCount: 'full' });
-    const mode = { name: 'reference', agent, temperature: 0, varied: name === RANDOM };
-    return { context, modes: [mode], close: () => context.close() };
-  });
+    if (name === RANDOM || references.includes(name)) continue;
+    throw new Error(
+      `--policy ${name}: no folder with a ${CONFIG_FILE} or ${ADAPTER_CONFIG_FILE}, and ${tag.environmentId} has no such reference policy; ` +
+        `it has ${[RANDOM, ...references.filter(known => known !== RANDOM)].join(', ')}`,
+    );
+  }
+  const agent = referenceAgent({ policy: name, randomCount: 'full' });
+  const mode = { name: 'reference', agent, temperature: 0, varied: name === RANDOM };
+  return { context, modes: [mode], close: closeOf(opened) };
+}
+
+/** Closes what was opened, the last first; the stack itself then closes nothing. */
+function closeOf(opened: AsyncDisposableStack): () => Promise<void> {
+  const moved = opened.move();
+  return () => moved.disposeAsync();
 }
 
 /** Greedy decoding, and validation sampling where that differs. */
@@ -173,15 +157,6 @@ function sampledModes(agent: EpisodePlayer, { validation: { temperature } }: Run
 function clientSettings({ price_per_million: _, api_key_env, timeout_s, ...section }: EndpointSection) {
   const apiKey = secretOf('endpoint.api_key_env', api_key_env);
   return { ...camelized(section), apiKey, timeoutMs: 1000 * timeout_s };
-}
-
-async function closingOnFailure<T>(context: TextRunContext, make: () => Promise<T>): Promise<T> {
-  try {
-    return await make();
-  } catch (error) {
-    await context.close();
-    throw error;
-  }
 }
 
 /**

@@ -167,26 +167,21 @@ export async function stream(
   const { kind, model, options, choices } = task;
   const { prefix, piece } = OBJECTS[kind];
   const writer = new ChoiceWriter(task, replyHead(prefix, piece, model));
-  let wake: () => void = () => {};
+  let news = Promise.withResolvers<void>();
   let failure: unknown;
   let first = true;
-  const done = Promise.all(choices.map(choice => choice.run(signal, () => wake()))).catch(error => {
+  const done = Promise.all(choices.map(choice => choice.run(signal, () => news.resolve()))).catch(error => {
     failure = error;
-    wake();
-  });
-  let next = new Promise<void>(resolve => {
-    wake = resolve;
+    news.resolve();
   });
   // Until the first token, an error is still a separate reply.
-  await Promise.race([next, done]);
+  await Promise.race([news.promise, done]);
   if (failure !== undefined) throw failure;
   const events = open();
   if (kind === 'chat') writer.open(events);
   let until = performance.now() + SLICE_MS;
   while (choices.some(({ end }) => end === null)) {
-    next = new Promise<void>(resolve => {
-      wake = resolve;
-    });
+    news = Promise.withResolvers();
     for (const choice of choices) {
       if (!choice.ready) continue;
       if (first) onFirst();
@@ -199,7 +194,7 @@ export async function stream(
     }
     if (failure !== undefined) throw failure;
     if (choices.some(({ ready }) => ready)) continue;
-    if (choices.some(({ end }) => end === null)) await next;
+    if (choices.some(({ end }) => end === null)) await news.promise;
   }
   await done;
   if (options.includeUsage) writer.finish(events);
