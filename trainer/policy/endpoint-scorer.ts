@@ -1,5 +1,6 @@
 import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
 import { type Backoff, backoffMs, retry } from '../../shared/http/retry.ts';
+import { parseJson } from '../../shared/json.ts';
 import { EndpointError } from '../generation/endpoint/completions.ts';
 import type { Policy, Score, ScoreRequest, ScoreSettings } from './policy.ts';
 
@@ -100,10 +101,6 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
 }
 
 function tokenLogProbs(text: string): readonly (number | null)[] | undefined {
-  try {
-    const list = (JSON.parse(text) as Reply).choices?.[0]?.logprobs?.token_logprobs;
-    return Array.isArray(list) ? list : undefined;
-  } catch {
-    return undefined;
-  }
+  const list = (parseJson(text) as Reply | null | undefined)?.choices?.[0]?.logprobs?.token_logprobs;
+  return Array.isArray(list) ? list : undefined;
 }

@@ -1,5 +1,6 @@
 import { HttpError, JsonClient } from '../../../shared/http/json-client.ts';
 import { type Backoff, backoffMs, pause, retry } from '../../../shared/http/retry.ts';
+import { parseJson } from '../../../shared/json.ts';
 import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
@@ -286,10 +287,6 @@ function firstEnd(text: string, strings: readonly string[]): number | undefined 
 }
 
 function readReply(text: string): Reply | undefined {
-  try {
-    const reply = JSON.parse(text) as Reply;
-    return Array.isArray(reply?.choices) && reply.choices.length > 0 ? reply : undefined;
-  } catch {
-    return undefined;
-  }
+  const reply = parseJson(text) as Reply | null | undefined;
+  return Array.isArray(reply?.choices) && reply.choices.length > 0 ? reply : undefined;
 }

@@ -1,5 +1,5 @@
 import { HttpError, JsonClient, type JsonRequest } from '../../../shared/http/json-client.ts';
-import type { JsonObject } from '../../../shared/json.ts';
+import { type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
 
@@ -204,10 +204,6 @@ function said(text: string): string {
 
 /** The reply's object; text or empty replies (of vLLM's admin routes) give one without keys. */
 function parsed(text: string): JsonObject {
-  try {
-    const value = JSON.parse(text) as JsonObject;
-    return typeof value === 'object' && value !== null ? value : {};
-  } catch {
-    return {};
-  }
+  const value = parseJson(text);
+  return typeof value === 'object' && value !== null ? (value as JsonObject) : {};
 }
