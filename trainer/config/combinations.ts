@@ -22,7 +22,7 @@ import {
   weightClashes,
 } from './learning-combinations.ts';
 import { scheduleClashes } from './schedules.ts';
-import { conflictsOf, type Rules, type SettingConflict } from './sections/schema.ts';
+import { conflictsOf, faultOf, type Rules, type SettingConflict } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 import { tinkerClashes } from './tinker-combinations.ts';
 
@@ -66,17 +66,9 @@ function taskClashes({ training, policy, warm_start }: RunSettings): Rules {
 
 function algorithmClashes(settings: RunSettings): Rules {
   const { algorithm, loss, rollout, policy } = settings;
-  const refusal = (check: () => void) => {
-    try {
-      check();
-      return undefined;
-    } catch (error) {
-      return (error as Error).message;
-    }
-  };
   const takers = ADVANTAGES.filter(name => advantageEstimator(name).needs.includes('values'));
   return {
-    'algorithm.advantage': refusal(() =>
+    'algorithm.advantage': faultOf(() =>
       checkAdvantage(algorithm.advantage, {
         valueHead: policy.value_head,
         groupSize: rollout.group_size,
@@ -93,8 +85,8 @@ function algorithmClashes(settings: RunSettings): Rules {
         ? !takers.includes(algorithm.advantage) &&
           `${algorithm.advantage} needs no value estimates: leave it null, or choose algorithm.advantage ${takers.join(' or ')}`
         : 'estimates values, but policy.value_head is false, so that nobody asks for any'),
-    'algorithm.filter': refusal(() => checkFilterSettings(filterSettings(settings), rollout.group_size)),
-    loss: refusal(() => checkLossSettings(lossSettings(settings))),
+    'algorithm.filter': faultOf(() => checkFilterSettings(filterSettings(settings), rollout.group_size)),
+    loss: faultOf(() => checkLossSettings(lossSettings(settings))),
     'algorithm.entropy_on':
       algorithm.entropy_on === 'actions' &&
       hasEntropyBonus(settings) &&

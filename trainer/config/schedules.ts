@@ -2,7 +2,7 @@ import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { lossSettings } from './derived.ts';
 import type { CoefficientSchedule } from './sections/algorithm.ts';
-import type { Rules } from './sections/schema.ts';
+import { faultOf, type Rules } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 
 /** Value of a schedule in an iteration, counted from 1, of a run with this many. */
@@ -122,11 +122,5 @@ function turningValues({ kind, from, to, values }: CoefficientSchedule): number[
   return [...first, ...values.map(({ value }) => value)];
 }
 
-function lossFault(settings: RunSettings): string | undefined {
-  try {
-    checkLossSettings(lossSettings(settings));
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
-  }
-}
+const lossFault = (settings: RunSettings): string | undefined =>
+  faultOf(() => checkLossSettings(lossSettings(settings)));

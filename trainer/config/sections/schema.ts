@@ -70,3 +70,13 @@ export const conflictsOf = (rules: Rules): SettingConflict[] =>
       .flat()
       .flatMap(message => (typeof message === 'string' && message !== '' ? [{ key, message }] : [])),
   );
+
+/** The complaint of a check; undefined where it passes. */
+export function faultOf(check: () => void): string | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
