@@ -55,21 +55,15 @@ export async function checkCapabilities(
   });
   const { supported_models: list } = reply as { readonly supported_models?: unknown };
   const models = (Array.isArray(list) ? (list as (SupportedModel | null)[]) : []).filter(
-    (model): model is SupportedModel => typeof model?.model_name === 'string',
-  );
+    model => typeof model?.model_name === 'string',
+  ) as SupportedModel[];
   if (models.length === 0) return;
   const trained = models.filter(({ trainable }) => trainable !== false);
   const found = trained.find(({ model_name }) => model_name === baseModel);
   if (!found) {
-    const names =
-      excerpt(
-        trained
-          .slice(0, 30)
-          .map(one => one.model_name)
-          .join(', '),
-      ) || 'nothing';
+    const names = trained.slice(0, 30).map(({ model_name }) => model_name);
     const fault = `${http.url} does not train ${baseModel}, or no longer does`;
-    throw new TinkerError(`policy.init: ${fault}; it trains ${names}`);
+    throw new TinkerError(`policy.init: ${fault}; it trains ${excerpt(names.join(', ')) || 'nothing'}`);
   }
   const longest = found.max_context_length;
   if (typeof longest !== 'number' || longest >= maxSequenceLength) return;
