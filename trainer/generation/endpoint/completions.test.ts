@@ -111,7 +111,7 @@ t.test('retryable errors are retried after Retry-After; others are thrown at onc
   const broken = await endpoint(t, (_, response) => fail(response, 503));
   await t.rejects(broken.completions.complete(wanted), /status 503.*, 3 times \(endpoint\.attempts\)/);
   const page = await endpoint(t, (_, response) => void response.end('<html>'));
-  await t.rejects(page.completions.complete(wanted), /no chat completion: <html>/);
+  await t.rejects(page.completions.complete(wanted), /not a chat completion: <html>/);
 });
 
 t.test('completions respect the concurrency limit and the provider’s rate limits', async t => {
