@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { replaceFile } from './replace-file.ts';
+import { replaceFile, replaceFileSync } from './replace-file.ts';
 
 t.test('writers of one file at the same time do not meet, and a reader sees one of them whole', async t => {
   const folder = t.testdir({ file: 'old' });
@@ -41,3 +41,17 @@ t.test('a writer that fails leaves the old file and nothing else', async t => {
   t.same(readdirSync(folder).sort(), ['file', 'taken']);
   t.equal(readFileSync(join(folder, 'file'), 'utf8'), 'old');
 });
+
+t.test(
+  'a text replaces a file, also at once, and a failure leaves the old file and nothing else',
+  async t => {
+    const folder = t.testdir({ file: 'old', taken: {} });
+    const [file, taken] = [join(folder, 'file'), join(folder, 'taken')];
+    await replaceFile(file, 'new');
+    t.equal(readFileSync(file, 'utf8'), 'new');
+    replaceFileSync(file, 'newer');
+    t.equal(readFileSync(file, 'utf8'), 'newer');
+    t.throws(() => replaceFileSync(taken, 'a file cannot replace a folder'), { code: 'EISDIR' });
+    t.same(readdirSync(folder).sort(), ['file', 'taken']);
+  },
+);

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { rename, rm } from 'node:fs/promises';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
+import { rename, rm, writeFile } from 'node:fs/promises';
 
 /** A temporary name next to a file, unique across processes and across machines that share the disk. */
 export function temporaryName(path: string): string {
@@ -9,15 +10,30 @@ export function temporaryName(path: string): string {
 /**
  * Creates or replaces a file atomically: readers see the old file or the whole new one, and the last of several writers
  * wins.
- * @param write writes the temporary file that it is given; when it fails, nothing is left behind
+ * @param content a text, or what writes the temporary file that it is given; when it fails, nothing is left behind
  */
-export async function replaceFile(path: string, write: (temporary: string) => Promise<void>): Promise<void> {
+export async function replaceFile(
+  path: string,
+  content: string | ((temporary: string) => Promise<void>),
+): Promise<void> {
   const temporary = temporaryName(path);
   try {
-    await write(temporary);
+    await (typeof content === 'string' ? writeFile(temporary, content) : content(temporary));
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+/** The same at once, for a text. */
+export function replaceFileSync(path: string, text: string): void {
+  const temporary = temporaryName(path);
+  try {
+    writeFileSync(temporary, text);
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
     throw error;
   }
 }

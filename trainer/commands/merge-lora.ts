@@ -2,6 +2,7 @@ import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { JsonObject } from '../../shared/json.ts';
 import { readLogLevel } from '../../shared/log.ts';
+import { replaceFile } from '../../shared/replace-file.ts';
 import { scaleRows } from '../models/adapters/dora.ts';
 import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from '../models/adapters/lora.ts';
 import { isThere, readModelText } from '../models/files/model-file.ts';
@@ -12,7 +13,6 @@ import { openWeights } from '../models/files/weights.ts';
 import { loraSpecs, parameterSpecs } from '../models/parameters.ts';
 import { readAdapterWeights } from '../policy/checkpoint/adapter-folder.ts';
 import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from '../policy/checkpoint/checkpoint.ts';
-import { writeWhole } from '../policy/checkpoint/files.ts';
 import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from '../policy/checkpoint/model-folder.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { openProgress } from '../tracking/progress.ts';
@@ -103,14 +103,14 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
     const from = (await isThere(join(adapter, name))) ? adapter : base;
     if (!(await isThere(join(from, name)))) continue;
     if (name.endsWith('.safetensors')) await copyFile(join(from, name), join(out, name));
-    else await writeWhole(join(out, name), await readModelText(join(from, name)));
+    else await replaceFile(join(out, name), await readModelText(join(from, name)));
   }
   const json = JSON.parse(await readModelText(join(base, CONFIG_FILE))) as JsonObject;
   const typed = {
     ...json,
     ...('dtype' in json ? { dtype: TORCH_TYPES[type] } : { torch_dtype: TORCH_TYPES[type] }),
   };
-  await writeWhole(join(out, CONFIG_FILE), `${JSON.stringify(typed, null, 2)}\n`);
+  await replaceFile(join(out, CONFIG_FILE), `${JSON.stringify(typed, null, 2)}\n`);
   return merged;
 }
 

@@ -1,5 +1,5 @@
-import { blockBytes } from '../generation/cache/attention.ts';
 import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
+import { blockBytes } from '../generation/cache/kv-cache.ts';
 import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';

@@ -1,6 +1,10 @@
 import type { Random } from '../../shared/random.ts';
-import { type Exponentials, openExponentials, PAGE_BYTES } from '../tensor/runtime/wasm/kernels.ts';
-import { MemoryPlan } from '../tensor/runtime/wasm/memory-plan.ts';
+import {
+  type Exponentials,
+  MemoryPlan,
+  openExponentials,
+  PAGE_BYTES,
+} from '../tensor/runtime/wasm/kernels.ts';
 import type { SamplingSettings, TopLogProbs } from './generation.ts';
 import type { LogitsProcessor } from './logits-processor.ts';
 

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { copyFile, lstat, mkdir, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, symlink } from 'node:fs/promises';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { replaceFile } from '../../shared/replace-file.ts';
 import { isCommit, type ModelName } from './model-name.ts';
@@ -53,7 +53,7 @@ export class ModelCache {
     if (isCommit(revision) || this.commitOf(revision) === commit) return;
     const file = join(this.folder, 'refs', revision);
     await mkdir(dirname(file), { recursive: true });
-    await replaceFile(file, temporary => writeFile(temporary, commit));
+    await replaceFile(file, commit);
   }
 
   /** Adds a blob to a snapshot as a file: a relative link, or a copy where the disk has no links. */

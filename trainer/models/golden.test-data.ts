@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gradients } from '../tensor/graph/gradients.ts';
-import { GraphBuilder } from '../tensor/graph/graph.ts';
+import { GraphBuilder, type Tensor } from '../tensor/graph/graph.ts';
 import type { Graph } from '../tensor/graph/tensor.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { declareDropout } from './adapters/dropout.ts';
@@ -9,7 +9,7 @@ import { decoderHidden, decoderLogits } from './decoder.ts';
 import { SafetensorsReader } from './files/safetensors.ts';
 import { type ParameterSpec, parameterSpecs } from './parameters.ts';
 import { ropeTables, ropeWidth } from './rope.ts';
-import { paddedAnywhere } from './sequence-layout.ts';
+import { MASKED_SCORE, type SequenceLayout } from './sequence-layout.ts';
 
 /** Golden models of tests, and a loss on their batch. */
 
@@ -75,4 +75,18 @@ export function buildLoss(
   g.output('logProbs', logProbs);
   g.output('loss', loss);
   return g.build();
+}
+
+/**
+ * Rows padded anywhere: `attentionMask` [rows, time] is 1 on real tokens and `angles` holds cos and sin of their
+ * positions.
+ */
+function paddedAnywhere(
+  g: GraphBuilder,
+  attentionMask: Tensor,
+  angles: { readonly cos: Tensor; readonly sin: Tensor },
+): SequenceLayout {
+  const [rows, time] = attentionMask.shape;
+  const keys = g.reshape(g.mul(g.sub(1, attentionMask), MASKED_SCORE), [rows, 1, 1, time]);
+  return { ...angles, attentionBias: keys };
 }

@@ -63,20 +63,6 @@ export function rightPadded(
 }
 
 /**
- * Rows padded anywhere: `attentionMask` [rows, time] is 1 on real tokens and `angles` holds cos and sin of their
- * positions.
- */
-export function paddedAnywhere(
-  g: GraphBuilder,
-  attentionMask: Tensor,
-  angles: { readonly cos: Tensor; readonly sin: Tensor },
-): SequenceLayout {
-  const [rows, time] = attentionMask.shape;
-  const keys = g.reshape(g.mul(g.sub(1, attentionMask), MASKED_SCORE), [rows, 1, 1, time]);
-  return { ...angles, attentionBias: keys };
-}
-
-/**
  * Requested positions of rows that start at position 0 and are padded on the right: `count` of every row, with angles
  * [rows, count, ropeWidth] and a bias that hides later positions, [rows, 1, count, time].
  */

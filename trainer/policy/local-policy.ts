@@ -27,7 +27,6 @@ import type {
 } from './policy.ts';
 import { PolicyState } from './policy-state.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
-import { workerSetups } from './workers/worker-setups.ts';
 
 export type { LocalPolicyOptions } from './options.ts';
 
@@ -85,9 +84,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
-    const { weights, squares } = parts;
-    const pool = await WorkerPool.start(workerSetups(parts), { length: weights.flat.length, squares });
-    return new LocalPolicy(parts, pool);
+    return new LocalPolicy(parts, await WorkerPool.start(parts));
   }
 
   get version(): number {
@@ -304,11 +301,7 @@ export class LocalPolicy implements TrainedPolicy {
    * @param dtype of the weights; with bfloat16 a policy that loads them continues from rounded weights
    */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
-    this.#assertOpen();
-    await this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'download' });
-      await this.#state.save(folder, dtype);
-    });
+    await this.#withWeights(() => this.#state.save(folder, dtype));
   }
 
   /**
@@ -319,10 +312,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async averageWeights(decay: number, folder?: string): Promise<void> {
     this.#assertLearns();
-    await this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'download' });
-      await this.#state.averageWeights(decay, folder);
-    });
+    await this.#withWeights(() => this.#state.averageWeights(decay, folder));
   }
 
   /**
@@ -342,37 +332,26 @@ export class LocalPolicy implements TrainedPolicy {
 
   #exchange(average: WeightAverage): Promise<void> {
     this.#assertOpen();
-    return this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'hold' });
+    const exchange = async () => {
       await this.#pool.all({ kind: 'download' });
       average.swap();
-      await this.#resume(true);
-    });
+    };
+    return this.#queue.run(() => this.#replacingWeights(exchange));
   }
 
   /** Writes weights, config and the given files for engines that generate: without optimizer state and value head. */
   async publish(folder: string): Promise<void> {
-    this.#assertOpen();
-    await this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'download' });
-      await this.#state.publish(folder);
-    });
+    await this.#withWeights(() => this.#state.publish(folder));
   }
 
   /** The present model, not a copy: for a policy that begins with it. */
   async weightsNow(): Promise<ModelState> {
-    this.#assertOpen();
-    await this.#queue.run(() => this.#pool.all({ kind: 'download' }));
-    return this.#state.model;
+    return this.#withWeights(async () => this.#state.model);
   }
 
   /** A copy of the learned weights of one version, for {@link takeWeights}. */
   async copyWeights(): Promise<{ readonly version: number; readonly flat: Float32Array }> {
-    this.#assertOpen();
-    return this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'download' });
-      return { version: this.version, flat: this.#state.weights.flat.slice() };
-    });
+    return this.#withWeights(async () => ({ version: this.version, flat: this.#state.weights.flat.slice() }));
   }
 
   /**
@@ -384,12 +363,7 @@ export class LocalPolicy implements TrainedPolicy {
     this.#assertOpen();
     await this.#queue.run(async () => {
       await assertSameModel(folder, this.config);
-      try {
-        await this.#pool.all({ kind: 'hold' });
-        await this.#state.load(folder);
-      } finally {
-        await this.#resume(true);
-      }
+      await this.#replacingWeights(() => this.#state.load(folder));
     });
   }
 
@@ -400,14 +374,7 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async takeWeights(flat: Float32Array): Promise<void> {
     this.#assertOpen();
-    await this.#queue.run(async () => {
-      try {
-        await this.#pool.all({ kind: 'hold' });
-        this.#state.take(flat);
-      } finally {
-        await this.#resume(true);
-      }
-    });
+    await this.#queue.run(() => this.#replacingWeights(async () => this.#state.take(flat)));
   }
 
   /**
@@ -428,6 +395,25 @@ export class LocalPolicy implements TrainedPolicy {
     if (this.#closed) return;
     this.#closed = true;
     await this.#pool.close();
+  }
+
+  /** Does work with the learned weights and moments in memory. */
+  #withWeights<T>(work: () => Promise<T>): Promise<T> {
+    this.#assertOpen();
+    return this.#queue.run(async () => {
+      await this.#pool.all({ kind: 'download' });
+      return work();
+    });
+  }
+
+  /** Does work that replaces the weights, while the workers do not generate. */
+  async #replacingWeights(work: () => Promise<void>): Promise<void> {
+    try {
+      await this.#pool.all({ kind: 'hold' });
+      await work();
+    } finally {
+      await this.#resume(true);
+    }
   }
 
   /** Lets the workers generate again, under the present weights. */

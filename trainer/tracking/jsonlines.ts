@@ -1,4 +1,5 @@
-import { appendFileSync, existsSync, readFileSync, renameSync, truncateSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import { replaceFileSync } from '../../shared/replace-file.ts';
 import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 
 const NEWLINE = 0x0a;
@@ -10,7 +11,7 @@ export function appendJsonLine(file: string, value: unknown): void {
 
 /** Replaces the file by these lines in one move. */
 export function writeJsonLines(file: string, values: readonly unknown[]): void {
-  writeAtomically(file, values.map(value => `${toJson(value)}\n`).join(''));
+  replaceFileSync(file, values.map(value => `${toJson(value)}\n`).join(''));
 }
 
 /** A value of a JSON Lines file, and the number of its line, from 1. */
@@ -85,10 +86,4 @@ export function dropGroupRows(file: string, step: number): void {
     file,
     rows.filter(row => row.step <= step),
   );
-}
-
-/** Writes next to the file, then renames: readers see the old content or the new. */
-export function writeAtomically(file: string, content: string): void {
-  writeFileSync(`${file}.partial`, content);
-  renameSync(`${file}.partial`, file);
 }

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../shared/json.ts';
+import { replaceFileSync } from '../../shared/replace-file.ts';
 import { processStart } from '../../shared/run-folder/is-alive.ts';
 import {
   type EndMeanings,
@@ -14,7 +15,6 @@ import {
 import { RunSettings } from '../config/settings.ts';
 import { modelOfSnapshot } from '../hub/cache.ts';
 import { shownModelName } from '../hub/model-name.ts';
-import { writeAtomically } from './jsonlines.ts';
 import type { Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
 
@@ -207,7 +207,7 @@ export class RunStatusFile {
     this.#written = this.#now();
     this.#status = { ...this.#status, updated_at: this.#time() };
     try {
-      writeAtomically(this.#file, `${JSON.stringify(this.#status)}\n`);
+      replaceFileSync(this.#file, `${JSON.stringify(this.#status)}\n`);
       this.#refused = false;
     } catch (error) {
       if (this.#refused) return;

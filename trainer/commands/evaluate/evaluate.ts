@@ -4,6 +4,7 @@ import { closing } from '../../../shared/closing.ts';
 import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import { makeFolder } from '../../../shared/make-folder.ts';
+import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { isAuthorName } from '../../../shared/run-folder/signed-result.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import {
@@ -14,7 +15,6 @@ import {
 } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { EndpointUsage } from '../../generation/endpoint/completions.ts';
-import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';
@@ -60,7 +60,7 @@ function saveEvaluation(run: RunFolder, { command, date, seconds, rows, trained 
   };
   mkdirSync(run.evaluations, { recursive: true });
   const file = join(run.evaluations, `${date.replaceAll(':', '-')}.json`);
-  writeAtomically(file, `${JSON.stringify(document, null, 1)}\n`);
+  replaceFileSync(file, `${JSON.stringify(document, null, 1)}\n`);
 }
 
 /** The command line in shell syntax: everything the result depends on, without tokens of servers. */
@@ -182,8 +182,8 @@ export async function evaluate(
     const { seed } = validationPlan(settings);
     const { episodes } = settings.validation;
     const document = { target, seed, levels: episodes, attempts, rows, usage };
-    writeAtomically(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
-    writeAtomically(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
+    replaceFileSync(join(output, 'evaluation.json'), `${JSON.stringify(document, null, 1)}\n`);
+    replaceFileSync(join(output, 'evaluation.txt'), `${[table, ...usage.map(usageText)].join('\n')}\n`);
   }
   if (run) {
     const command = evaluateCommand(target, overrides, { policy: names, attempts });

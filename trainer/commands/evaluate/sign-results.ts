@@ -21,6 +21,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parse } from 'yaml';
 import type { Json } from '../../../shared/json.ts';
+import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import {
   configHash,
@@ -36,7 +37,6 @@ import { VERSION } from '../../../shared/version.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import type { RunFolder } from '../../training/run-folder/run-folder.ts';
 import type { ValidationPlan } from '../../training/validation.ts';
@@ -107,7 +107,7 @@ export function signResults(
   if (Buffer.byteLength(text) > MAX_RESULT_BYTES)
     throw new Error(`--sign: result.json would have more than ${MAX_RESULT_BYTES} bytes: sign fewer tags`);
   parseSignedResult(text);
-  writeAtomically(run.result, text);
+  replaceFileSync(run.result, text);
   return fingerprintOf(key.publicKey);
 }
 

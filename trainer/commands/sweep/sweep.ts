@@ -3,10 +3,10 @@ import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { parseOverride } from '../../../shared/config.ts';
 import { makeFolder } from '../../../shared/make-folder.ts';
+import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { mean, pairedBootstrap, unbiasedStd } from '../../algorithms/statistics.ts';
 import { loadRunSettings, RESUMABLE } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { shownDuration, shownShare } from '../../tracking/progress.ts';
 import { markdownText } from '../../tracking/text-table.ts';
 import { latestCheckpoint, type ValidationRecord } from '../../training/run-folder/checkpoint.ts';
@@ -290,8 +290,8 @@ function outcomeOf(folder: string, run: SweepRun, wanted: RunSettings, failed = 
 }
 
 function writeResults(folder: string, plan: SweepPlan, outcomes: readonly SweepOutcome[]): void {
-  writeAtomically(join(folder, 'sweep.json'), `${JSON.stringify(outcomes, null, 1)}\n`);
-  writeAtomically(join(folder, 'sweep.md'), sweepReport(plan, outcomes));
+  replaceFileSync(join(folder, 'sweep.json'), `${JSON.stringify(outcomes, null, 1)}\n`);
+  replaceFileSync(join(folder, 'sweep.md'), sweepReport(plan, outcomes));
 }
 
 function canChange(override: string): boolean {

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
+import { MemoryPlan } from '../../tensor/runtime/wasm/kernels.ts';
+import { BLOCK_SIZE } from './block-table.ts';
 import {
   type AttentionShape,
   blockBytes,
@@ -8,8 +9,7 @@ import {
   openAttention,
   PAST_MASK,
   SHAPE_WORDS,
-} from './attention.ts';
-import { BLOCK_SIZE } from './block-table.ts';
+} from './kv-cache.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;

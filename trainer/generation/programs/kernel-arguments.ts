@@ -10,8 +10,13 @@ import {
 import type { DecoderConfig } from '../../models/config.ts';
 import { layerPrefix } from '../../models/parameters.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import { PANEL_OUTPUTS, packedSize, packMatrix, roundUp } from '../../tensor/runtime/wasm/kernels.ts';
-import type { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
+import {
+  type MemoryPlan,
+  PANEL_OUTPUTS,
+  packedSize,
+  packMatrix,
+  roundUp,
+} from '../../tensor/runtime/wasm/kernels.ts';
 
 /** A linear layer in the kernels' memory. */
 export interface LinearArguments {

@@ -3,12 +3,12 @@ import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import {
   type Kernels,
+  MemoryPlan,
   normalize,
   openKernels,
   PANEL_OUTPUTS,
   product,
 } from '../../tensor/runtime/wasm/kernels.ts';
-import { MemoryPlan } from '../../tensor/runtime/wasm/memory-plan.ts';
 import type { BlockTable } from '../cache/block-table.ts';
 import { KvCache } from '../cache/kv-cache.ts';
 import type { CompiledGrammar } from '../grammar.ts';

@@ -1,4 +1,4 @@
-import { rm, writeFile } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { readModelTextIfThere } from './model-file.ts';
@@ -43,7 +43,7 @@ export async function writeShardedSafetensors(
   }
   const count = tensors.reduce((sum, { data }) => sum + data.length, 0);
   const json = { metadata: { total_size: count * STORED_BYTES[type] }, weight_map: weightMap };
-  await replaceFile(index, temporary => writeFile(temporary, `${JSON.stringify(json, null, 2)}\n`));
+  await replaceFile(index, `${JSON.stringify(json, null, 2)}\n`);
   if (shards.length > 1) await rm(path, { force: true });
   await removeAll(
     dirname(path),

@@ -1,5 +1,6 @@
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
+import { replaceFile } from '../../../shared/replace-file.ts';
 import { modelOfSnapshot } from '../../hub/cache.ts';
 import { plainModelName } from '../../hub/model-name.ts';
 import {
@@ -14,7 +15,6 @@ import { SafetensorsError, SafetensorsReader, writeSafetensors } from '../../mod
 import type { WritableType } from '../../models/files/stored-numbers.ts';
 import { loraSpecs } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { writeWhole } from './files.ts';
 
 export const ADAPTER_CONFIG_FILE = 'adapter_config.json';
 const ADAPTER_WEIGHTS_FILE = 'adapter_model.safetensors';
@@ -108,5 +108,5 @@ export async function writeAdapter(
     revision: onHub?.revision ?? null,
   };
   const json = peftConfigToJson(found, dropout);
-  await writeWhole(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
+  await replaceFile(join(folder, ADAPTER_CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
 }

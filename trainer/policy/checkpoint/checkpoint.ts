@@ -1,5 +1,6 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { replaceFile } from '../../../shared/replace-file.ts';
 import { type BlockedWeights, blockNames } from '../../models/blocks.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
@@ -21,9 +22,7 @@ import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
-import { writeWhole } from './files.ts';
-import type { ModelFolders } from './model-folder.ts';
-import { CONFIG_FILE } from './model-folder.ts';
+import { CONFIG_FILE, type ModelFolders } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';
@@ -89,7 +88,7 @@ export async function saveCheckpoint(
     ...toWrite(optimizer.first, `${FIRST_MOMENT}.`),
     ...toWrite(optimizer.second, `${SECOND_MOMENT}.`),
   ]);
-  await writeWhole(join(place, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
+  await replaceFile(join(place, OPTIMIZER_STATE_FILE), `${JSON.stringify(progress)}\n`);
 }
 
 /** Writes a model and, where it has one, its value head. */
@@ -110,9 +109,9 @@ export async function saveModel(
   } else {
     const tensors = toWrite(weights, '').filter(tensor => !isHead(tensor));
     await writeShardedSafetensors(join(folder, WEIGHTS_FILE), tensors, { type: STORED_AS[dtype] });
-    await writeWhole(join(folder, CONFIG_FILE), configToText(config, dtype));
+    await replaceFile(join(folder, CONFIG_FILE), configToText(config, dtype));
   }
-  for (const [name, text] of Object.entries(files)) await writeWhole(join(folder, name), text);
+  for (const [name, text] of Object.entries(files)) await replaceFile(join(folder, name), text);
 }
 
 /**

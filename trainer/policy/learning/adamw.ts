@@ -1,4 +1,4 @@
-import type { AdamwFactors } from '../../tensor/runtime/optimizer-step.ts';
+import type { AdamwFactors } from '../../tensor/runtime/runtime.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As in torch.nn.utils.clip_grad_norm_. */

@@ -2,21 +2,16 @@ import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
-import { dealPrompts, dealSequences } from '../learning/micro-batches.ts';
+import { learnedStore } from '../initial-weights.ts';
+import { NORM_BLOCK } from '../learning/adamw.ts';
+import { DEFAULT_TOKEN_BUDGET, dealPrompts, dealSequences } from '../learning/micro-batches.ts';
 import type { GradientReport, GradientTask } from '../learning/train-program.ts';
+import { openSequences, workerCount } from '../options.ts';
+import type { PolicyParts } from '../parts.ts';
 import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 import { Homes } from './homes.ts';
 import type { WeightSlice, WorkerSetup, WorkerTask } from './protocol.ts';
 import { WorkerHandle } from './worker-handle.ts';
-import { sliceWeights } from './worker-setups.ts';
-
-/** Vectors that the workers share. */
-export interface SharedVectors {
-  /** Elements of the learned vector. */
-  readonly length: number;
-  /** Σ g² of each block of the summed gradient. */
-  readonly squares: Float64Array;
-}
 
 /**
  * The worker threads of a local policy. Each generating sequence belongs to one of them. Scoring and learning are split
@@ -30,7 +25,8 @@ export class WorkerPool {
   readonly #squares: Float64Array;
   readonly #homes: Homes;
 
-  private constructor(workers: readonly WorkerHandle[], { length, squares }: SharedVectors) {
+  private constructor(workers: readonly WorkerHandle[], { weights, squares }: PolicyParts) {
+    const { length } = weights.flat;
     this.#workers = workers;
     this.#length = length;
     this.#slices = sliceWeights(length, workers.length);
@@ -39,14 +35,14 @@ export class WorkerPool {
   }
 
   /**
-   * Starts a thread for each setup.
+   * Starts the threads of a policy.
    * @throws Error why one of them cannot start; the others are then ended
    */
-  static async start(setups: readonly WorkerSetup[], vectors: SharedVectors): Promise<WorkerPool> {
-    const started = await Promise.allSettled(setups.map(setup => WorkerHandle.start(setup)));
+  static async start(parts: PolicyParts): Promise<WorkerPool> {
+    const started = await Promise.allSettled(workerSetups(parts).map(setup => WorkerHandle.start(setup)));
     const workers = started.filter(result => result.status === 'fulfilled').map(result => result.value);
     const failure = started.find(result => result.status === 'rejected');
-    if (failure === undefined) return new WorkerPool(workers, vectors);
+    if (failure === undefined) return new WorkerPool(workers, parts);
     await Promise.all(workers.map(worker => worker.terminate()));
     throw failure.reason;
   }
@@ -219,4 +215,57 @@ function compact<T extends object>(sequence: T): T {
       : value,
   ]);
   return Object.fromEntries(copy) as T;
+}
+
+/** Initial data of each worker. */
+function workerSetups({
+  options,
+  config,
+  runtime,
+  maxSequenceLength,
+  base,
+  norms,
+  reference,
+  weights,
+  first,
+  second,
+  squares,
+}: PolicyParts): WorkerSetup[] {
+  const count = workerCount(options, runtime);
+  const learned = learnedStore(options, weights);
+  const gradients = Array.from({ length: count }, () => learned().share());
+  return gradients.map((_, index) => ({
+    index,
+    config,
+    runtime,
+    precision: options.precision ?? 'float32',
+    valueHead: options.valueHead,
+    critic: options.critic ?? false,
+    maxSequenceLength,
+    maxOpenSequences: Math.ceil(openSequences(options) / count),
+    tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    packing: options.packing ?? true,
+    recompute: options.recompute ?? false,
+    dropout: options.loraDropout ? { probability: options.loraDropout, seed: options.seed } : null,
+    threads: options.threads ?? 1,
+    grammars: options.grammars ?? {},
+    files: options.files ?? {},
+    keepStaleCache: options.keepStaleCache ?? false,
+    base: base?.share() ?? null,
+    norms: norms?.share() ?? null,
+    reference: reference?.share() ?? null,
+    weights: weights.share(),
+    firstMoments: first.share(),
+    secondMoments: second.share(),
+    gradients,
+    squares: squares.buffer,
+    version: 0,
+  }));
+}
+
+/** Splits [0, length) into one slice a worker, on borders of norm blocks. */
+function sliceWeights(length: number, workers: number): WeightSlice[] {
+  const blocks = Math.ceil(length / NORM_BLOCK);
+  const border = (w: number) => Math.min(length, Math.round((blocks * w) / workers) * NORM_BLOCK);
+  return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));
 }

@@ -1,5 +1,4 @@
-import type { BuilderOptions } from './algebra.ts';
-import { TensorBuilder } from './builder.ts';
+import { type BuilderOptions, TensorBuilder } from './builder.ts';
 import { operations } from './operations/index.ts';
 
 export type { AttentionOptions } from './builder.ts';

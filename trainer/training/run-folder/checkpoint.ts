@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
+import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
@@ -18,7 +19,6 @@ import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
 import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
 import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
 import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
-import { writeAtomically } from '../../tracking/jsonlines.ts';
 import type { RunFolder } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';
@@ -101,7 +101,7 @@ export async function saveCheckpoint(
 ): Promise<string> {
   const folder = join(run.checkpoints, folderName(state.step));
   if (checkpointFolders(run).includes(folder)) {
-    writeAtomically(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
+    replaceFileSync(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
     return folder;
   }
   renameSync(await writePartial(folder, state, savePolicy), folder);

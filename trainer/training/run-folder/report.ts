@@ -1,7 +1,7 @@
 import { basename } from 'node:path';
+import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { levelSeeds } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { writeAtomically } from '../../tracking/jsonlines.ts';
 import { shownCount, shownDuration, shownShare } from '../../tracking/progress.ts';
 import type { LoopOutcome, StopReason } from '../loop.ts';
 import { validationSets } from '../validation.ts';
@@ -79,8 +79,8 @@ function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome):
 /** Writes `summary.json` and `report.md` into the run's folder. */
 export function writeReport(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
   const summary = summarize(run, settings, outcome);
-  writeAtomically(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
-  writeAtomically(run.report, reportText(summary, outcome.state, settings));
+  replaceFileSync(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
+  replaceFileSync(run.report, reportText(summary, outcome.state, settings));
   return summary;
 }
 

@@ -22,12 +22,12 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
+import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import type { Player } from '../../rollout/episode-agent.ts';
 import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 import type { PlayedGroups, PlayOptions, Rollouts } from '../sources/episode-source.ts';
-import { withStateActions } from './state-actions.ts';
 
 /** Time for an abandoned collection to close its sessions. */
 const CLOSING_GRACE_MS = 2_000;
@@ -308,4 +308,33 @@ export function policyAgent(
     },
     release: sequenceId => policy.release(sequenceId),
   };
+}
+
+/**
+ * Tags with constrained responses: where actions have no fixed names and an environment lists the valid ones of a state, those are
+ * what a response may hold. Opens a session of each other tag to find out.
+ */
+function withStateActions(
+  servers: ServerPool,
+  tags: readonly DescribedTag[],
+  seed: number,
+): Promise<DescribedTag[]> {
+  return Promise.all(
+    tags.map(async described => {
+      const { tag, seedable, actionNames } = described;
+      if (actionNames) return described;
+      const spec = {
+        environmentId: tag.environmentId,
+        tag: tag.name,
+        config: tag.config,
+        options: tag.options,
+        seed: seedable ? seed : undefined,
+        groupName: `${tag.name}/actions`,
+        validActions: true,
+      };
+      const [session] = await EnvironmentSession.openGroup(servers, spec, 1);
+      await session.close();
+      return session.validActions ? { ...described, constrained: true } : described;
+    }),
+  );
 }

@@ -1,4 +1,4 @@
-import type { AdamwFactors } from '../optimizer-step.ts';
+import type { AdamwFactors } from '../runtime.ts';
 import { type Kernels, openKernels, PAGE_BYTES, roundUp } from './kernels.ts';
 
 /** Elements in a chunk: its four arrays stay in the first- and second-level cache. */

@@ -5,6 +5,7 @@ import { Random } from '../../../../shared/random.ts';
 import { lacksPython, PYTHON } from '../../../../test/python.test-data.ts';
 import { buildKernels } from './build.ts';
 import {
+  MemoryPlan,
   normalize,
   openExponentials,
   openKernels,
@@ -14,7 +15,6 @@ import {
   product,
   roundUp,
 } from './kernels.ts';
-import { MemoryPlan } from './memory-plan.ts';
 
 const MAX_ROWS = 11;
 const memory = new WebAssembly.Memory({ initial: 4, maximum: 4 });

@@ -17,7 +17,7 @@ export interface Kernels {
   readonly gatedSilu: (gate: number, up: number, count: number) => void;
   readonly exponentials: NumberFunction;
   readonly adamw: NumberFunction;
-  /** Attention of every row of the tick in one layer: see `generation/cache/attention.ts`. */
+  /** Attention of every row of the tick in one layer: see `generation/cache/kv-cache.ts`. */
   readonly attend: NumberFunction;
 }
 
@@ -123,4 +123,27 @@ export function openExponentials(memory: WebAssembly.Memory, scratch: number): E
     }
     return total;
   };
+}
+
+const CACHE_LINE_BYTES = 64;
+
+/** Allocates places in a WebAssembly memory, each on a new cache line. */
+export class MemoryPlan {
+  #end: number;
+
+  constructor(start = 0) {
+    this.#end = start;
+  }
+
+  /** First byte after all allocated places. */
+  get end(): number {
+    return this.#end;
+  }
+
+  /** Address of `words` 32-bit words. */
+  place(words: number): number {
+    const start = this.#end;
+    this.#end += Math.ceil((words * FLOAT_BYTES) / CACHE_LINE_BYTES) * CACHE_LINE_BYTES;
+    return start;
+  }
 }

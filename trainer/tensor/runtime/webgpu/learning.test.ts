@@ -1,8 +1,7 @@
 import t from 'tap';
 import { GraphBuilder } from '../../graph/graph.ts';
-import type { AdamwFactors } from '../optimizer-step.ts';
 import { ParameterStore } from '../parameter-store.ts';
-import type { Runtime } from '../runtime.ts';
+import type { AdamwFactors, Runtime } from '../runtime.ts';
 import { adamwKernel } from '../wasm/adamw.ts';
 import { KernelCpuRuntime } from './cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from './webgpu-runtime.ts';

@@ -1,7 +1,6 @@
 import { type Shape, sizeOf } from '../../graph/tensor.ts';
-import type { AdamwFactors } from '../optimizer-step.ts';
 import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
-import type { DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
+import type { AdamwFactors, DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
 import type { KernelThread } from './lowering/gpujs.ts';

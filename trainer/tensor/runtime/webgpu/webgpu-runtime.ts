@@ -1,4 +1,5 @@
 import type { Graph } from '../../graph/tensor.ts';
+import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
 import type { Precision } from '../choice.ts';
 import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
 import type {
@@ -9,16 +10,17 @@ import type {
   Learner,
   LearnerState,
   Runtime,
+  Tensors,
 } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
-import { CompiledProgram } from './compiled-program.ts';
+import { CompiledProgram, type ProgramContext } from './compiled-program.ts';
 import { BufferPool } from './device/buffer-pool.ts';
 import { type DeviceOptions, GpuDevice } from './device/device.ts';
-import { download, GpuArray } from './device/gpu-array.ts';
+import { type DeviceParameters, download, GpuArray, ResidentParameters } from './device/gpu-array.ts';
 import { describeProducts } from './device/precision.ts';
-import { type DeviceParameters, ResidentParameters } from './device/resident.ts';
-import { DeviceLearner, type LearningContext } from './learning.ts';
-import { WebGpuExecutable } from './webgpu-executable.ts';
+import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
+import { lowerToSteps } from './lowering/lowering.ts';
+import type { DeviceValue } from './lowering/step.ts';
 
 const FLOAT_BYTES = 4;
 
@@ -147,4 +149,72 @@ export class WebGpuRuntime implements Runtime {
 function onGpu(array: DeviceArray): GpuArray {
   if (array instanceof GpuArray) return array;
   throw new RuntimeError('the array does not lie on this GPU');
+}
+
+/** State that an executable takes from its runtime. */
+interface WebGpuOwner extends ProgramContext {
+  /** Null for a graph without parameters. */
+  readonly parameters: DeviceParameters | null;
+  onDispose(): void;
+}
+
+/** A graph on the device. */
+class WebGpuExecutable implements Executable {
+  readonly graph: Graph;
+  readonly #owner: WebGpuOwner;
+  readonly #program: CompiledProgram;
+  readonly #resident: CompileOptions['resident'];
+  readonly #outputs: Tensors;
+  #disposed = false;
+
+  private constructor(
+    graph: Graph,
+    options: CompileOptions,
+    owner: WebGpuOwner,
+    outputs: Tensors,
+    program: CompiledProgram,
+  ) {
+    this.graph = graph;
+    this.#resident = options.resident;
+    this.#owner = owner;
+    this.#outputs = outputs;
+    this.#program = program;
+  }
+
+  static async compile(graph: Graph, options: CompileOptions, owner: WebGpuOwner): Promise<WebGpuExecutable> {
+    bindParameters(graph, options);
+    checkResident(graph, options);
+    const outputs = bindOutputs(graph, options);
+    const { products, largestBinding } = owner.device;
+    const most = Math.floor(largestBinding / FLOAT_BYTES);
+    const { program, resident } = accumulating(lowerToSteps(graph, products, most), options.sums ?? {}, most);
+    const buffers = new Map<DeviceValue, GPUBuffer>();
+    for (const [name, array] of [...resident, ...Object.entries(options.resident ?? {})]) {
+      if (!(array instanceof GpuArray)) throw new RuntimeError(`the array '${name}' is not on this device`);
+      buffers.set(program.inputs.get(name)!, array.buffer);
+    }
+    for (const [name, value] of program.parameters) {
+      buffers.set(value, await owner.parameters!.buffer(name));
+    }
+    const compiled = await CompiledProgram.build(program, owner, buffers);
+    return new WebGpuExecutable(graph, options, owner, outputs, compiled);
+  }
+
+  async run(inputs: Tensors): Promise<Tensors> {
+    if (this.#disposed) throw new RuntimeError('the executable was disposed and cannot run');
+    refuseUnknownInputs(this.graph, inputs);
+    for (const [name, tensor] of this.graph.inputs) {
+      if (this.#resident?.[name] === undefined) checkInput(name, tensor, inputs[name]);
+    }
+    this.#owner.parameters?.refresh();
+    await this.#program.run(inputs, this.#outputs);
+    return this.#outputs;
+  }
+
+  async dispose(): Promise<void> {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#owner.onDispose();
+    this.#program.dispose();
+  }
 }
