@@ -310,6 +310,68 @@ t.test(
   },
 );
 
+t.test('a record that cannot be kept costs no other one of its turn', { skip: lacksValkey }, async t => {
+  const valkey = await testValkey(t);
+  const [a, b] = [await testStore(t, valkey, 'a'), await testStore(t, valkey, 'b')];
+  const ids = ['s1', 's2', 's3', 's4'];
+  await a.open(
+    'me',
+    'E',
+    LIMITS,
+    ids.map((id, i) => fresh(id, i)),
+  );
+  await taken(b, 's2');
+  await b.end('s3', at(1), { owner: 'me', ending: 'session_closed' }, FORGET_MS);
+  const outcomes = [2, 3].flatMap(n => ids.map(id => a.append(id, 1, n, 's', '"x"')));
+  t.same(await Promise.all(outcomes), Array(2).fill(['kept', 'fenced', 'gone', 'kept']).flat());
+  for (const [id, counted] of [
+    ['s1', 3],
+    ['s2', 1],
+    ['s4', 3],
+  ] as const)
+    t.equal(countedEntries((await taken(b, id)).entries).length, counted, id);
+});
+
+t.test(
+  'records of servers that take a session from each other in one turn count once, in order',
+  { skip: lacksValkey, timeout: 120_000 },
+  async t => {
+    const valkey = await testValkey(t);
+    const names = ['a', 'b', 'c'];
+    const stores = await Promise.all(names.map(name => testStore(t, valkey, name)));
+    await stores[0].open('me', 'E', LIMITS, [fresh('s1')]);
+    const acknowledged: { epoch: number; n: number; body: string }[] = [];
+    let fenced = 0;
+    const play = async (store: ValkeySessionStore) => {
+      for (let round = 0; round < 40; round++) {
+        const { epoch, entries } = await taken(store, 's1');
+        const last = countedEntries(entries).at(-1)!.n;
+        const records = [1, 2, 3].map(i => ({
+          epoch,
+          n: last + i,
+          body: `"${store.replica}.${round}.${i}"`,
+        }));
+        // Half of the time another server may come between two of them.
+        const outcomes: Promise<Outcome>[] = [];
+        for (const { n, body } of records) {
+          outcomes.push(store.append('s1', epoch, n, 's', body));
+          if (round % 2) await outcomes.at(-1);
+        }
+        const kept = (await Promise.all(outcomes)).indexOf('fenced');
+        if (kept >= 0) fenced++;
+        acknowledged.push(...records.slice(0, kept < 0 ? 3 : kept));
+      }
+    };
+    await Promise.all(stores.map(play));
+    const [, ...counted] = countedEntries((await taken(stores[0], 's1')).entries);
+    t.same(
+      counted.map(({ epoch, n, body }) => ({ epoch, n, body })),
+      acknowledged.toSorted((x, y) => x.n - y.n),
+    );
+    t.ok(fenced > 10 && acknowledged.length > 20, `${fenced} fenced, ${acknowledged.length} acknowledged`);
+  },
+);
+
 t.test('what one turn sends goes in commands of bounded size', { skip: lacksValkey }, async t => {
   const store = await testStore(t, await testValkey(t), 'a');
   const sessions = Array.from({ length: 2500 }, (_, i) => fresh(`s${i}`, i, { ttlMs: 1 }));

@@ -177,6 +177,39 @@ t.test('frames and batches alternate between servers', { skip: lacksValkey }, as
   }
 });
 
+t.test(
+  'a batch answers for each of its sessions, also where another server took or closed some of them',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const [own, taken, closed] = [await open(a), await open(a), await open(a)];
+    await step(b, taken);
+    await b.ask('DELETE', `/v1/sessions/${closed}`);
+    const one = (op: string, session_id: string, more: object = {}) => ({ op, session_id, ...more });
+    const items = [own, closed, taken].flatMap(id => [
+      one('step', id, { action: 'add', request_key: 'k' }),
+      one('clone', id),
+      one('step', id, { action: 'add', expected_step: 9 }),
+      one('get', id),
+    ]);
+    const { body } = await a.ask('POST', '/v1/batch', { items } as never);
+    const said = (body.results as unknown as { result?: { step?: number }; error?: { code: string } }[]).map(
+      ({ result, error }) => error?.code ?? result?.step ?? 'clone',
+    );
+    t.same(said, [
+      ...[1, 'clone', 'wrong_step', 1],
+      ...Array(4).fill('session_closed'),
+      ...[2, 'clone', 'wrong_step', 2],
+    ]);
+    for (const [id, steps] of [
+      [own, 1],
+      [taken, 2],
+    ] as const)
+      t.match(await b.ask('GET', `/v1/sessions/${id}`), { body: { step: steps } });
+    t.match(await step(b, taken, {}, { 'idempotency-key': 'k' }), { body: { step: 2 } }, 'its reply of then');
+  },
+);
+
 t.test('a server that stood still never answers from an old state', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t);
   const id = await open(a, { config: { goal: 50, max_steps: 2000 } });
