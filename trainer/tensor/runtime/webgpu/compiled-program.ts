@@ -1,14 +1,19 @@
 import type { TypedArray } from '../../graph/tensor.ts';
 import type { Tensors } from '../runtime.ts';
-import type { BufferPool } from './device/buffer-pool.ts';
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice } from './device/device.ts';
 import { readMapped } from './device/gpu-array.ts';
 import type { Program } from './lowering/program.ts';
 import { startOf, wholeOf } from './lowering/slices.ts';
 import type { DeviceValue, KernelDispatch, Workgroups } from './lowering/step.ts';
 
-/** A free slot serves arrays of at least this share of its length. */
+/** Free memory serves arrays of at least this share of its size. */
 const MIN_USE = 0.5;
+
+/** The smallest of the free places that hold this much without wasting more than half; undefined where none does. */
+function bestFit<T>(free: readonly T[], sizeOf: (place: T) => number, size: number): T | undefined {
+  const fits = free.filter(place => sizeOf(place) >= size && size >= sizeOf(place) * MIN_USE);
+  return fits.length === 0 ? undefined : fits.reduce((a, b) => (sizeOf(b) < sizeOf(a) ? b : a));
+}
 
 /** Assignment of a program's arrays to shared memory. */
 interface SlotPlan {
@@ -38,9 +43,8 @@ export function planSlots(program: Program): SlotPlan {
   const free: number[] = [];
   const slotOf = new Map<DeviceValue, number>();
   const take = (length: number): number => {
-    const fits = free.filter(slot => slots[slot] >= length && length >= slots[slot] * MIN_USE);
-    if (fits.length === 0) return slots.push(length) - 1;
-    const best = fits.reduce((a, b) => (slots[b] < slots[a] ? b : a));
+    const best = bestFit(free, slot => slots[slot], length);
+    if (best === undefined) return slots.push(length) - 1;
     free.splice(free.indexOf(best), 1);
     return best;
   };
@@ -264,4 +268,57 @@ function bindGroup(
 function toFloats(array: TypedArray): Float32Array<ArrayBuffer> {
   const whole = array instanceof Float32Array && array.buffer instanceof ArrayBuffer;
   return whole ? (array as Float32Array<ArrayBuffer>) : new Float32Array(array);
+}
+
+interface PooledBuffer {
+  readonly buffer: GPUBuffer;
+  users: number;
+}
+
+/**
+ * Buffers for intermediate values, shared by all programs of a device: only one program runs at a time, and no value
+ * outlives a run. A buffer is freed with its last program.
+ */
+export class BufferPool {
+  readonly #device: GpuDevice;
+  #buffers: PooledBuffer[] = [];
+
+  constructor(device: GpuDevice) {
+    this.#device = device;
+  }
+
+  /** Bytes that are allocated now. */
+  get bytes(): number {
+    return this.#buffers.reduce((sum, { buffer }) => sum + buffer.size, 0);
+  }
+
+  /** A separate buffer for each of these lengths in elements. */
+  acquire(lengths: readonly number[]): GPUBuffer[] {
+    const taken = new Set<PooledBuffer>();
+    const result = new Array<GPUBuffer>(lengths.length);
+    const largestFirst = lengths.map((_, i) => i).sort((a, b) => lengths[b] - lengths[a]);
+    for (const i of largestFirst) {
+      const pooled = this.#find(lengths[i] * FLOAT_BYTES, taken);
+      taken.add(pooled);
+      pooled.users++;
+      result[i] = pooled.buffer;
+    }
+    return result;
+  }
+
+  release(buffers: readonly GPUBuffer[]): void {
+    for (const pooled of this.#buffers) if (buffers.includes(pooled.buffer)) pooled.users--;
+    for (const { buffer, users } of this.#buffers) if (users === 0) buffer.destroy();
+    this.#buffers = this.#buffers.filter(({ users }) => users > 0);
+  }
+
+  #find(size: number, taken: ReadonlySet<PooledBuffer>): PooledBuffer {
+    const free = this.#buffers.filter(pooled => !taken.has(pooled));
+    const known = bestFit(free, pooled => pooled.buffer.size, size);
+    if (known !== undefined) return known;
+    const buffer = this.#device.device.createBuffer({ label: 'values', size, usage: ARRAY_USAGE });
+    const created = { buffer, users: 0 };
+    this.#buffers.push(created);
+    return created;
+  }
 }

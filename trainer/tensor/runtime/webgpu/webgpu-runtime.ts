@@ -13,8 +13,7 @@ import type {
   Tensors,
 } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
-import { CompiledProgram, type ProgramContext } from './compiled-program.ts';
-import { BufferPool } from './device/buffer-pool.ts';
+import { BufferPool, CompiledProgram, type ProgramContext } from './compiled-program.ts';
 import { type DeviceOptions, GpuDevice } from './device/device.ts';
 import { type DeviceParameters, download, GpuArray, ResidentParameters } from './device/gpu-array.ts';
 import { describeProducts } from './device/precision.ts';
