@@ -2,8 +2,11 @@ import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import { PORT_RANGE } from '../../shared/number-option.ts';
 import type { RegistrationLimits } from '../custom/registrations/custom-registry.ts';
 import type { GuardSettings } from '../custom/remote/guard.ts';
-import { DEEPCODER_DEFAULTS, type DeepCoderVariable } from '../environments/deepcoder/variables.ts';
-import { DEFAULT_LEAN_MEMORY_MB } from '../environments/lean/variables.ts';
+import {
+  DEEPCODER_DEFAULTS,
+  DEFAULT_LEAN_MEMORY_MB,
+  type DeepCoderVariable,
+} from '../environments/variables.ts';
 import { DURABILITIES, type Durability } from '../persistence/durability.ts';
 import type { SessionLimits } from '../sessions/limits/admission.ts';
 

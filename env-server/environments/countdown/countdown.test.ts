@@ -4,8 +4,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
 import { splitOf } from '../core/splits.ts';
-import { countdown, evaluate, score } from './countdown.ts';
-import { puzzleKey } from './data.ts';
+import { countdown, evaluate, puzzleKey, score } from './countdown.ts';
 import { solve, solveBySigns } from './solver.ts';
 
 const play = playing(countdown);

@@ -5,7 +5,7 @@ import { remembered } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { unchanged } from '../core/actions.ts';
 import { dataFile } from '../core/datasets/question.ts';
-import { readRecords } from '../core/datasets/records.ts';
+import { InvalidField, numberField, numbersField, readRecords } from '../core/datasets/records.ts';
 import {
   type Description,
   type Environment,
@@ -19,8 +19,29 @@ import {
 import { choiceSetting, integerSetting } from '../core/setting-fields.ts';
 import { COUNT, dict, LINES, list, number, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { isInSplit, splitSchema } from '../core/splits.ts';
-import { type Puzzle, puzzleKey, readPuzzle } from './data.ts';
 import { solve, solveBySigns } from './solver.ts';
+
+type Puzzle = { readonly nums: readonly number[]; readonly target: number };
+
+const MAX_NUMBERS = 6;
+
+/** A row of the public Countdown data. @throws InvalidField */
+function readPuzzle(record: JsonObject): Puzzle {
+  const nums = numbersField(record, 'nums');
+  if (nums.length === 0 || nums.length > MAX_NUMBERS || !nums.every(isNatural)) {
+    throw new InvalidField('nums', `expected 1 to ${MAX_NUMBERS} integers from 0`);
+  }
+  return { nums, target: numberField(record, 'target') };
+}
+
+function isNatural(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 0;
+}
+
+/** Level identity of a puzzle: numbers and target; the order of the numbers does not matter. */
+export function puzzleKey({ nums, target }: Puzzle): string {
+  return `${nums.toSorted((a, b) => a - b).join(' ')} = ${target}`;
+}
 
 const count = (fallback: number, description: string) =>
   Type.Integer({ default: fallback, minimum: 2, maximum: 6, description });

@@ -6,10 +6,10 @@ import { dataFile, indexOption } from '../core/datasets/question.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import { integerSetting, numberSetting } from '../core/setting-fields.ts';
 import { splitSchema } from '../core/splits.ts';
+import { type DeepCoderVariable, readVariable } from '../variables.ts';
 import type { QueueLimits } from './sandbox/pool.ts';
 import type { JobLimits } from './sandbox/sandbox.ts';
 import { TASKS } from './tasks.ts';
-import { type DeepCoderVariable, readVariable } from './variables.ts';
 
 type Limit = keyof JobLimits;
 

@@ -7,13 +7,13 @@ import { wrap } from '../../wrappers/wrap.ts';
 import type { AnyEnvironment } from '../core/environment.ts';
 import { LINES } from '../core/spaces.ts';
 import { splitOf } from '../core/splits.ts';
+import { DEEPCODER_DEFAULTS } from '../variables.ts';
 import { deepCoder, isSameOutput, isSameValue, programOf, stopSandboxes } from './deepcoder.ts';
 import { readTask } from './records.ts';
 import { findIsolation } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { SandboxFailed } from './sandbox/sandbox.ts';
 import { TASKS } from './tasks.ts';
-import { DEEPCODER_DEFAULTS } from './variables.ts';
 
 const play = playing(deepCoder);
 

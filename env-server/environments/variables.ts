@@ -1,4 +1,4 @@
-/** Variables by which an operator limits programs, with their defaults. Flags: settings.ts. */
+/** Variables by which an operator limits programs of DeepCoder, with their defaults. Flags: settings.ts. */
 export const DEEPCODER_DEFAULTS = {
   RAGEN_DEEPCODER_MAX_CPU_SECONDS: 30,
   RAGEN_DEEPCODER_MAX_WALL_SECONDS: 60,
@@ -24,3 +24,9 @@ export function readVariable(variable: DeepCoderVariable): number {
     throw new Error(`${variable} is ${JSON.stringify(text)}; expected a number of at least 0`);
   return value;
 }
+
+/** Path of `lean`; by default the one on PATH or in ~/.elan. */
+export const LEAN_VARIABLE = 'RAGEN_LEAN';
+/** Memory of one check, in MiB. */
+export const LEAN_MEMORY_VARIABLE = 'RAGEN_LEAN_MEMORY_MB';
+export const DEFAULT_LEAN_MEMORY_MB = 2048;
