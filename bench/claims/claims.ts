@@ -221,7 +221,7 @@ const SHOWCASE: Claim = {
   name: 'showcase',
   title: 'What reinforcement learning adds',
   text: [
-    'The two recipes of the README: `npm start` begins with random play, Sokoban with 850 games of the best player. Success is sampled, on new lakes and on layouts of rooms that never occur in training.',
+    'The two recipes of the README: `npm start` begins with random play, Sokoban with 700 games of the best player. Success is sampled, on new lakes and on layouts of rooms that never occur in training.',
   ],
   runs: (
     [
