@@ -1,6 +1,5 @@
 import { gradients } from '../../trainer/tensor/graph/gradients.ts';
 import { type Graph, GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
-import { pagedAttention as attendPages, sample } from '../../trainer/tensor/graph/operations/device.ts';
 import type { Tensor } from '../../trainer/tensor/graph/tensor.ts';
 
 const FLOAT_BYTES = 4;
@@ -138,18 +137,15 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
     Array.from({ length: batch * pages }, (_, page) => page),
     [batch, pages],
   );
-  const y = attendPages(
-    g,
+  const y = g.pagedAttention(
     [
       g.input('q', 'float32', [batch, heads, headSize]),
       g.input('k', 'float32', cache),
       g.input('v', 'float32', cache),
-    ],
-    {
       tables,
-      slots: numbers(Array.from({ length: batch }, (_, row) => row)),
-      positions: numbers(Array(batch).fill(context - 1)),
-    },
+      numbers(Array.from({ length: batch }, (_, row) => row)),
+      numbers(Array(batch).fill(context - 1)),
+    ],
     { blockSize: BLOCK_SIZE, scale: 1 / Math.sqrt(headSize), window: 0, softcap: 0 },
   );
   g.output('y', y);
@@ -164,7 +160,7 @@ function pagedAttention({ heads, keyHeads, headSize, batch, context }: KernelSha
 function drawing(name: string, rows: number, width: number, settings: readonly number[]): BenchKernel {
   const g = new GraphBuilder();
   const each = Array.from({ length: rows }, () => settings).flat();
-  g.output('y', sample(g, g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
+  g.output('y', g.sample(g.input('x', 'float32', [rows, width]), g.constant(each, [rows, settings.length])));
   return {
     name: `${name}, ${rows} × ${width}`,
     graph: g.build(),

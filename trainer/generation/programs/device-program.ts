@@ -4,13 +4,7 @@ import { decoderLogits, decoderValues } from '../../models/decoder.ts';
 import { decoderSegments } from '../../models/decoder-segments.ts';
 import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
-import {
-  pagedAttention,
-  putRows,
-  SAMPLE_RESULTS,
-  SAMPLE_SETTINGS,
-  sample,
-} from '../../tensor/graph/operations/device.ts';
+import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../tensor/graph/operations/device.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import { BLOCK_SIZE, BlockTable } from '../cache/block-table.ts';
@@ -98,12 +92,12 @@ export class DeviceSampler implements RowSampler {
     const inputs = { sampleSettings: this.#settings.subarray(0, rows * SAMPLE_SETTINGS) };
     const outputs = { sampled: this.#sampled.subarray(0, rows * SAMPLE_RESULTS) };
     if (this.#table === null) {
-      g.output('sampled', sample(g, logits, settings));
+      g.output('sampled', g.sample(logits, settings));
       return { inputs, outputs };
     }
     const table = g.constant(this.#table, [this.#table.length / this.#vocabularySize, this.#vocabularySize]);
     const forbidden = g.gather(table, g.input('grammarRows', 'int32', [rows]));
-    g.output('sampled', sample(g, g.add(logits, forbidden), settings));
+    g.output('sampled', g.sample(g.add(logits, forbidden), settings));
     return { inputs: { ...inputs, grammarRows: this.#states.subarray(0, rows) }, outputs };
   }
 
@@ -263,7 +257,6 @@ export class DeviceProgram implements DecodeProgram {
     const width = ropeWidth(config);
     this.#cache ??= await this.#allocate();
     const g = new GraphBuilder({ rowsAlike: true });
-    const slots = g.input('slots', 'int32', [rows]);
     const paged: PagedRows = {
       rows,
       places: g.input('places', 'int32', [rows]),
@@ -271,14 +264,11 @@ export class DeviceProgram implements DecodeProgram {
       sin: g.input('sin', 'float32', [1, rows, width]),
       cache: name =>
         g.input(name, 'float32', [(this.blockTable.blockCount + 1) * BLOCK_SIZE, ...headsOf(config)]),
-      tables: {
-        tables: g.input('tables', 'float32', [
-          this.#options.maxOpenSequences,
-          this.blockTable.blocksPerSequence,
-        ]),
-        slots,
-        positions: g.input('positions', 'int32', [rows]),
-      },
+      tables: [
+        g.input('tables', 'float32', [this.#options.maxOpenSequences, this.blockTable.blocksPerSequence]),
+        g.input('slots', 'int32', [rows]),
+        g.input('positions', 'int32', [rows]),
+      ],
     };
     const hidden = decodeRows(
       g,
@@ -337,7 +327,8 @@ interface PagedRows {
   readonly cos: Tensor;
   readonly sin: Tensor;
   cache(name: string): Tensor;
-  readonly tables: { readonly tables: Tensor; readonly slots: Tensor; readonly positions: Tensor };
+  /** Lists of blocks, and the list and the last position of each row. */
+  readonly tables: readonly Tensor[];
 }
 
 function keysOf(layer: number): string {
@@ -371,12 +362,12 @@ function decodeRows(
   let hidden = segments.embed(g, ids);
   for (let layer = 0; layer < layers; layer++) {
     const { query, key, value } = segments.project(g, layer, hidden);
-    const keys = putRows(g, cache(keysOf(layer)), turned(key, layer, keyValueHeads), places);
+    const keys = g.putRows(cache(keysOf(layer)), turned(key, layer, keyValueHeads), places);
     const rowsOfValues = g.reshape(value, [rows, keyValueHeads, headDimension]);
-    const values = putRows(g, cache(valuesOf(layer)), rowsOfValues, places);
+    const values = g.putRows(cache(valuesOf(layer)), rowsOfValues, places);
     const window = config.attentionLayers?.[layer].window ?? 0;
     const turnedQuery = turned(query, layer, heads);
-    const mixed = pagedAttention(g, [turnedQuery, keys, values], tables, { ...attributes, window });
+    const mixed = g.pagedAttention([turnedQuery, keys, values, ...tables], { ...attributes, window });
     let own = g.reshape(mixed, [rows, heads * headDimension]);
     if (layer === layers - 1) {
       own = g.gather(own, headRows);

@@ -1,14 +1,10 @@
+import type { PagedAttentionAttributes } from './builder.ts';
 import {
   type AttentionAttributes,
   type AttentionGradientAttributes,
   attentionSizes,
 } from './operations/attention.ts';
-import {
-  type PagedAttentionAttributes,
-  pagedAttentionSizes,
-  SAMPLE_RESULTS,
-  SAMPLE_SETTINGS,
-} from './operations/device.ts';
+import { pagedAttentionSizes, SAMPLE_RESULTS, SAMPLE_SETTINGS } from './operations/device.ts';
 import { type Attributes, sizeOf, type TensorType } from './tensor.ts';
 
 /** A value of the reference: every element type held in doubles (bool as 0 or 1). */

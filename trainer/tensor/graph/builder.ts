@@ -39,6 +39,17 @@ export interface AttentionOptions {
 }
 
 /**
+ * `blockSize` positions of a sequence are adjacent in the cache. A row sees the last `window` positions up to its own,
+ * or all if `window` is 0. Scores s become softcap · tanh(s / softcap), unless `softcap` is 0.
+ */
+export type PagedAttentionAttributes = Readonly<{
+  blockSize: number;
+  scale: number;
+  window: number;
+  softcap: number;
+}>;
+
+/**
  * Arithmetic, shapes, products and sums by numpy's names and with its broadcasting, and the operations of neural networks.
  * Each method adds a node and returns it; steps that change nothing (a reshape to the same shape, ×1, +0) give their
  * input back. Gradient rules see a builder as this class, which does not know the operations; GraphBuilder adds them.
@@ -286,6 +297,21 @@ export class TensorBuilder extends Program {
     const { causal = false, scale = 1 / Math.sqrt(q.shape[q.shape.length - 1]), bias } = options;
     return this.apply('attention', bias === undefined ? [q, k, v] : [q, k, v, bias], { causal, scale });
   }
+  /** The table with the rows at `places` replaced by `rows`; for runtimes with separate memory, as the two below. */
+  putRows(table: Tensor, rows: Tensor, places: Tensor): Tensor {
+    return this.apply('putRows', [table, rows, places]);
+  }
+
+  /** Attention of rows over keys and values in blocks; `inputs` in the order of the operation's. */
+  pagedAttention(inputs: readonly Tensor[], attributes: PagedAttentionAttributes): Tensor {
+    return this.apply('pagedAttention', inputs, attributes);
+  }
+
+  /** Samples a token for each row of logits: token, weight and sum of weights. */
+  sample(logits: Tensor, settings: Tensor): Tensor {
+    return this.apply('sample', [logits, settings]);
+  }
+
   #unary(name: string) {
     return (x: Tensor): Tensor => this.apply(name, [x]);
   }

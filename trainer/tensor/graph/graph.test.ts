@@ -1,7 +1,6 @@
 import t from 'tap';
 import { GraphBuilder, GraphError, type Tensor } from './graph.ts';
 import { interpret } from './interpreter.test-data.ts';
-import { sample } from './operations/device.ts';
 
 t.test('a program is evaluated as written, in float64', async t => {
   const g = new GraphBuilder();
@@ -150,7 +149,7 @@ const faults: readonly [fault: string, build: () => unknown, message: RegExp][] 
   ['not of floats', () => g.not(float(2)), /bool/],
   [
     'draws of too few settings',
-    () => sample(g, float(4, 9), float(4, 3)),
+    () => g.sample(float(4, 9), float(4, 3)),
     /settings \[rows,5\]; got float32\[4,9\]/,
   ],
   ['gather by floats', () => g.gather(float(4, 2), float(3)), /int32 ids/],

@@ -2,7 +2,6 @@ import { Random } from '../../../shared/random.ts';
 import type { CaseInput, OperationCase } from './cases.test-data.ts';
 import { type BlockStorage, blockLayout } from './operations/blocks.ts';
 import { type Quantization, quantize, quantizedLayout } from './operations/blockwise.ts';
-import { pagedAttention, putRows, sample } from './operations/device.ts';
 import { allocate, sizeOf } from './tensor.ts';
 
 const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];
@@ -30,7 +29,7 @@ export const deviceCases: readonly OperationCase[] = [
       places: numbers('int32', [3], [5, 0, 2]),
     },
     differentiate: [],
-    build: (g, { table, rows, places }) => putRows(g, table, rows, places),
+    build: (g, { table, rows, places }) => g.putRows(table, rows, places),
   },
   ...[
     { title: 'of grouped queries over pages in any order', window: 0, softcap: 0 },
@@ -49,12 +48,12 @@ export const deviceCases: readonly OperationCase[] = [
       },
       differentiate: [],
       build: (g, { q, k, v, tables, slots, positions }) =>
-        pagedAttention(
-          g,
-          [q, k, v],
-          { tables, slots, positions },
-          { blockSize: BLOCK_SIZE, scale: 0.4, window, softcap },
-        ),
+        g.pagedAttention([q, k, v, tables, slots, positions], {
+          blockSize: BLOCK_SIZE,
+          scale: 0.4,
+          window,
+          softcap,
+        }),
     }),
   ),
   {
@@ -78,7 +77,7 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => sample(g, logits, settings),
+    build: (g, { logits, settings }) => g.sample(logits, settings),
   },
   {
     operation: 'sample',
@@ -106,7 +105,7 @@ export const deviceCases: readonly OperationCase[] = [
       ),
     },
     differentiate: [],
-    build: (g, { logits, settings }) => sample(g, logits, settings),
+    build: (g, { logits, settings }) => g.sample(logits, settings),
   },
 ];
 

@@ -1,20 +1,15 @@
-import type { TensorBuilder } from '../builder.ts';
-import { describe, GraphError, sameShape, type Tensor, type TensorType } from '../tensor.ts';
+import type { PagedAttentionAttributes } from '../builder.ts';
+import { describe, GraphError, sameShape, type TensorType } from '../tensor.ts';
 import { expectFloat, expectIds, type Operation } from './operation.ts';
 
 /** Operations on arrays that stay on a device, for generation: cache rows, attention over the cache, and sampling. */
-
-/** Adds `table` with the rows at `places` replaced by `rows`; for runtimes with separate memory. */
-export function putRows(g: TensorBuilder, table: Tensor, rows: Tensor, places: Tensor): Tensor {
-  return g.apply('putRows', [table, rows, places]);
-}
 
 /**
  * table [n, ...rest], rows [m, ...rest], places [m] in 0 … n−1 → the table with row places[i] replaced by rows[i]. If
  * several rows have one place, any of them wins. A table that is an input on the device is changed in place. No
  * gradient.
  */
-export const putRowsOperation: Operation = {
+export const putRows: Operation = {
   name: 'putRows',
   infer([table, rows, places]) {
     expectFloat('putRows', table, rows);
@@ -30,17 +25,6 @@ export const putRowsOperation: Operation = {
   },
 };
 
-/**
- * `blockSize` positions of a sequence are adjacent in the cache. A row sees the last `window` positions up to its own,
- * or all if `window` is 0. Scores s become softcap · tanh(s / softcap), unless `softcap` is 0.
- */
-export type PagedAttentionAttributes = Readonly<{
-  blockSize: number;
-  scale: number;
-  window: number;
-  softcap: number;
-}>;
-
 /** Extents of an attention over blocks. */
 export interface PagedAttentionSizes {
   readonly rows: number;
@@ -52,25 +36,12 @@ export interface PagedAttentionSizes {
 }
 
 /**
- * Adds the attention of rows over keys and values in blocks, for runtimes with separate memory: q [rows, heads, size], k
- * and v [places, keyHeads, size]; `tables` float32 [slots, blocks], `slots` and `positions` int32 [rows].
- */
-export function pagedAttention(
-  g: TensorBuilder,
-  [q, k, v]: readonly [q: Tensor, k: Tensor, v: Tensor],
-  tables: { readonly tables: Tensor; readonly slots: Tensor; readonly positions: Tensor },
-  attributes: PagedAttentionAttributes,
-): Tensor {
-  return g.apply('pagedAttention', [q, k, v, tables.tables, tables.slots, tables.positions], attributes);
-}
-
-/**
  * softmax(scale · q kᵀ) v of rows that each belong to a sequence, over keys and values in blocks (Kwon et al., 2023).
  * q [rows, heads, size]; k and v [places, keyHeads, size], where keyHeads divides heads; `tables` float32 [slots, blocks], the
  * numbers of a sequence's blocks; `slots` int32 [rows], the list that a row uses; `positions` int32 [rows], the last position that
  * it sees. Position p is at place tables[slot, p / blockSize] · blockSize + p mod blockSize. Without gradient.
  */
-export const pagedAttentionOperation: Operation<PagedAttentionAttributes> = {
+export const pagedAttention: Operation<PagedAttentionAttributes> = {
   name: 'pagedAttention',
   infer(inputs) {
     pagedAttentionSizes(inputs);
@@ -111,21 +82,12 @@ export const SAMPLE_SETTINGS = 5;
 export const SAMPLE_RESULTS = 3;
 
 /**
- * Adds a node that samples a token for each row of logits [rows, width], for runtimes with separate memory: [rows, 3]
- * with token, weight and sum of weights.
- * @param settings [rows, {@link SAMPLE_SETTINGS}]
- */
-export function sample(g: TensorBuilder, logits: Tensor, settings: Tensor): Tensor {
-  return g.apply('sample', [logits, settings]);
-}
-
-/**
  * Samples a token for each row: logits [rows, width], settings float32 [rows, 5] → [rows, 3]. Weights are exp((logit −
  * largest) · settings[0]). Three filters apply in turn. Top-k keeps the k largest, the first of equals. Top-p keeps the
  * fewest weights that add up to that share. Min-p keeps weights of at least that share of the largest. The kept weights
  * form consecutive intervals; the token is the one with the interval that contains the uniform number. No gradient.
  */
-export const sampleOperation: Operation = {
+export const sample: Operation = {
   name: 'sample',
   infer([logits, settings]) {
     expectFloat('sample', logits, settings);

@@ -18,64 +18,51 @@ export function repeat(builder: ProgramBuilder, value: DeviceValue, from: Shape,
 }
 
 export function lowerTranspose(builder: ProgramBuilder, node: Tensor): void {
-  const [x] = node.inputs;
+  const strides = stridesOf(node.inputs[0].shape);
   const permutation = node.attributes.permutation as readonly number[];
-  const strides = stridesOf(x.shape);
-  const source = permutation.map(axis => strides[axis]);
-  const value = builder.valueOf(x);
-  builder.add(
-    ...copy(
-      builder,
-      node.shape,
-      { value, start: 0, strides: source },
-      whole(builder.place(node), node.shape),
-    ),
+  copyFrom(
+    builder,
+    node,
+    0,
+    permutation.map(axis => strides[axis]),
   );
 }
 
 export function lowerSlice(builder: ProgramBuilder, node: Tensor): void {
-  const [x] = node.inputs;
   const { axis, start } = node.attributes as { axis: number; start: number };
-  const strides = stridesOf(x.shape);
-  const value = builder.valueOf(x);
-  const from = start * strides[axis];
-  builder.add(
-    ...copy(builder, node.shape, { value, start: from, strides }, whole(builder.place(node), node.shape)),
-  );
+  const strides = stridesOf(node.inputs[0].shape);
+  copyFrom(builder, node, start * strides[axis], strides);
 }
 
 export function lowerPad(builder: ProgramBuilder, node: Tensor): void {
-  const [x] = node.inputs;
   const { axis, before } = node.attributes as { axis: number; before: number };
-  const strides = stridesOf(node.shape);
-  const value = builder.valueOf(x);
   const result = builder.place(node);
   builder.add(...zeros(result, builder));
-  builder.add(
-    ...copy(builder, x.shape, whole(value, x.shape), {
-      value: result,
-      start: before * strides[axis],
-      strides,
-    }),
-  );
+  copyInto(builder, node.inputs[0], node, result, before * stridesOf(node.shape)[axis]);
 }
 
 export function lowerConcat(builder: ProgramBuilder, node: Tensor): void {
   const axis = node.attributes.axis as number;
-  const strides = stridesOf(node.shape);
   const result = builder.place(node);
   let start = 0;
   for (const part of node.inputs) {
-    const value = builder.valueOf(part);
-    builder.add(
-      ...copy(builder, part.shape, whole(value, part.shape), {
-        value: result,
-        start: start * strides[axis],
-        strides,
-      }),
-    );
+    copyInto(builder, part, node, result, start * stridesOf(node.shape)[axis]);
     start += part.shape[axis];
   }
+}
+
+/** Gives a node the elements of its input that strides reach from `start` on. */
+function copyFrom(builder: ProgramBuilder, node: Tensor, start: number, strides: readonly number[]): void {
+  const value = builder.valueOf(node.inputs[0]);
+  builder.add(
+    ...copy(builder, node.shape, { value, start, strides }, whole(builder.place(node), node.shape)),
+  );
+}
+
+/** Copies a tensor into a node's array, from the element `start` on. */
+function copyInto(builder: ProgramBuilder, x: Tensor, node: Tensor, value: DeviceValue, start: number): void {
+  const source = whole(builder.valueOf(x), x.shape);
+  builder.add(...copy(builder, x.shape, source, { value, start, strides: stridesOf(node.shape) }));
 }
 
 /** Position of a box in an array; strides outermost first. */

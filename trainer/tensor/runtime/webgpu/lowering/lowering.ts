@@ -1,9 +1,10 @@
+import type { PagedAttentionAttributes } from '../../../graph/builder.ts';
 import {
   type AttentionAttributes,
   type AttentionGradientAttributes,
   attentionSizes,
 } from '../../../graph/operations/attention.ts';
-import { type PagedAttentionAttributes, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
+import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { operations } from '../../../graph/operations/index.ts';
 import type { MatmulAttributes } from '../../../graph/operations/products.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction.ts';

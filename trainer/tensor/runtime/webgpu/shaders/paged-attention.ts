@@ -1,4 +1,5 @@
-import { type PagedAttentionAttributes, pagedAttentionSizes } from '../../../graph/operations/device.ts';
+import type { PagedAttentionAttributes } from '../../../graph/builder.ts';
+import { pagedAttentionSizes } from '../../../graph/operations/device.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
