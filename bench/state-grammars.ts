@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
-import { grammarBytes } from '../trainer/generation/sparse-grammar.ts';
+import { grammarBytes } from '../trainer/generation/grammar.ts';
 import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
 import { chatPrompt } from '../trainer/prompts/chat.ts';
 import { cpuMsSince, median } from './measuring.ts';

@@ -1,20 +1,19 @@
 import { Random } from '../../shared/random.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { SequenceCache } from './cache/sequence-cache.ts';
-import type { EngineStatistics } from './generation.ts';
 import {
+  type EngineStatistics,
   type GenerateRequest,
   type Generation,
   MAX_TOP_LOG_PROBS,
   type StreamedToken,
 } from './generation.ts';
-import type { ResponseGrammar } from './grammar.ts';
+import { type ResponseGrammar, SparseGrammarMatcher, sparseGrammar } from './grammar.ts';
 import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, Sequence } from './sequence.ts';
-import { SparseGrammarMatcher, sparseGrammar } from './sparse-grammar.ts';
 import { type Decode, StopStrings } from './stop-strings.ts';
 import { TextGrammarMatcher } from './text-grammar.ts';
 

@@ -1,5 +1,4 @@
-import type { TokenGrammar } from './grammar.ts';
-import type { SparseGrammar } from './sparse-grammar.ts';
+import type { SparseGrammar, TokenGrammar } from './grammar.ts';
 import type { TextGrammar } from './text-grammar.ts';
 
 /**

@@ -39,30 +39,17 @@ export interface CompiledGrammar extends ResponseGrammar {
 
 /** @throws RangeError naming the wrong state and token */
 export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySize: number): CompiledGrammar {
+  const sparse = sparseGrammar(name, grammar, vocabularySize);
   const count = grammar.states.length;
-  const fail = (what: string): never => {
-    throw new RangeError(`grammar ${name}: ${what}`);
-  };
-  const isState = (state: number) => Number.isInteger(state) && state >= 0 && state < count;
-  if (!isState(grammar.start)) fail(`start ${grammar.start} is not one of its ${count} states`);
   const allowed = new Uint8Array(count * vocabularySize);
   const next = new Int32Array(count * vocabularySize).fill(-1);
-  const final = new Uint8Array(count);
-  grammar.states.forEach((state, s) => {
-    if (state.tokens.length !== state.next.length) {
-      fail(`state ${s} has ${state.tokens.length} tokens and ${state.next.length} next states`);
-    }
-    if (state.tokens.length === 0) final[s] = 1;
+  const rows = grammar.states.map((state, s) => {
     state.tokens.forEach((token, i) => {
-      if (!Number.isInteger(token) || token < 0 || token >= vocabularySize) {
-        fail(`state ${s} allows token ${token}; the vocabulary has ${vocabularySize}`);
-      }
-      if (!isState(state.next[i])) fail(`state ${s} leads to ${state.next[i]}, of ${count} states`);
       allowed[s * vocabularySize + token] = 1;
       next[s * vocabularySize + token] = state.next[i];
     });
+    return allowed.subarray(s * vocabularySize, (s + 1) * vocabularySize);
   });
-  const rows = grammar.states.map((_, s) => allowed.subarray(s * vocabularySize, (s + 1) * vocabularySize));
   return {
     start: grammar.start,
     stateCount: count,
@@ -71,7 +58,7 @@ export function compileGrammar(name: string, grammar: TokenGrammar, vocabularySi
     next,
     allowedIn: state => rows[state],
     stateAfter: (state, token) => next[state * vocabularySize + token],
-    isFinal: state => final[state] === 1,
+    isFinal: state => isFinal(sparse, state),
   };
 }
 
@@ -101,4 +88,125 @@ export function grammarStates(
     state = next;
   }
   return states;
+}
+
+/**
+ * A {@link TokenGrammar} in memory that threads share, so that a request carries none of it: state s has the edges
+ * `offsets[s]` to `offsets[s + 1] − 1`.
+ */
+export interface SparseGrammar {
+  readonly start: number;
+  readonly offsets: Int32Array;
+  readonly tokens: Int32Array;
+  readonly next: Int32Array;
+}
+
+/** @throws RangeError naming the state and token that do not fit */
+export function sparseGrammar(name: string, grammar: TokenGrammar, vocabularySize: number): SparseGrammar {
+  const { start, states } = grammar;
+  const count = states.length;
+  const fail = (what: string): never => {
+    throw new RangeError(`grammar ${name}: ${what}`);
+  };
+  const isState = (state: number) => Number.isInteger(state) && state >= 0 && state < count;
+  if (!isState(start)) fail(`start ${start} is not one of its ${count} states`);
+  const edges = states.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  const [offsets, tokens, next] = [count + 1, edges, edges].map(
+    length => new Int32Array(new SharedArrayBuffer(4 * length)),
+  );
+  let at = 0;
+  for (const [s, state] of states.entries()) {
+    offsets[s] = at;
+    if (state.tokens.length !== state.next.length) {
+      fail(`state ${s} has ${state.tokens.length} tokens and ${state.next.length} next states`);
+    }
+    for (const [i, token] of state.tokens.entries()) {
+      if (!Number.isInteger(token) || token < 0 || token >= vocabularySize) {
+        fail(`state ${s} allows token ${token}; the vocabulary has ${vocabularySize}`);
+      }
+      if (!isState(state.next[i])) fail(`state ${s} leads to ${state.next[i]}, of ${count} states`);
+      tokens[at] = token;
+      next[at++] = state.next[i];
+    }
+  }
+  offsets[count] = at;
+  return { start, offsets, tokens, next };
+}
+
+/** The grammar as it travels to engines elsewhere. */
+export function tokenGrammar({ start, offsets, tokens, next }: SparseGrammar): TokenGrammar {
+  const states = Array.from(offsets.subarray(1), (end, s) => ({
+    tokens: [...tokens.subarray(offsets[s], end)],
+    next: [...next.subarray(offsets[s], end)],
+  }));
+  return { start, states };
+}
+
+/** Memory that a grammar takes. */
+export function grammarBytes({ offsets, tokens, next }: SparseGrammar): number {
+  return offsets.byteLength + tokens.byteLength + next.byteLength;
+}
+
+/** State after a token, −1 where it is not allowed. */
+function stateAfter({ offsets, tokens, next }: SparseGrammar, state: number, token: number): number {
+  const edge = tokens.subarray(offsets[state], offsets[state + 1]).indexOf(token);
+  return edge === -1 ? -1 : next[offsets[state] + edge];
+}
+
+function isFinal({ offsets }: SparseGrammar, state: number): boolean {
+  return offsets[state] === offsets[state + 1];
+}
+
+/** A {@link SparseGrammar} that one response follows. It keeps the tokens of one state: a byte for each of the vocabulary. */
+export class SparseGrammarMatcher implements ResponseGrammar {
+  readonly start: number;
+  readonly #grammar: SparseGrammar;
+  readonly #allowed: Uint8Array;
+  #allowedIn = -1;
+
+  constructor(grammar: SparseGrammar, vocabularySize: number) {
+    this.start = grammar.start;
+    this.#grammar = grammar;
+    this.#allowed = new Uint8Array(vocabularySize);
+  }
+
+  /** @returns an array that the next call overwrites */
+  allowedIn(state: number): Uint8Array {
+    if (state === this.#allowedIn) return this.#allowed;
+    const { offsets, tokens } = this.#grammar;
+    this.#allowed.fill(0);
+    for (let edge = offsets[state]; edge < offsets[state + 1]; edge++) this.#allowed[tokens[edge]] = 1;
+    this.#allowedIn = state;
+    return this.#allowed;
+  }
+
+  stateAfter(state: number, token: number): number {
+    return stateAfter(this.#grammar, state, token);
+  }
+
+  isFinal(state: number): boolean {
+    return isFinal(this.#grammar, state);
+  }
+}
+
+/** Sets of allowed tokens by state, so that equal places of a batch share one. */
+const tokenSets = new WeakMap<SparseGrammar, Map<number, Int32Array>>();
+
+/**
+ * The tokens that could have been sampled in place of each of a response, for scores and a loss under the same mask.
+ * @throws RangeError when the grammar does not allow a token
+ */
+export function allowedTokens(grammar: SparseGrammar, response: Int32Array): Int32Array[] {
+  const sets = tokenSets.get(grammar) ?? new Map<number, Int32Array>();
+  tokenSets.set(grammar, sets);
+  let state = grammar.start;
+  return Array.from(response, (token, t) => {
+    const { offsets, tokens } = grammar;
+    const set = sets.get(state) ?? tokens.slice(offsets[state], offsets[state + 1]);
+    sets.set(state, set);
+    const next = stateAfter(grammar, state, token);
+    if (next === -1) throw new RangeError(`token ${token} at ${t} is not allowed in state ${state}`);
+    state = next;
+    return set;
+  });
 }

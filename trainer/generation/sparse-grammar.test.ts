@@ -1,12 +1,12 @@
 import t from 'tap';
-import type { TokenGrammar } from './grammar.ts';
 import {
   allowedTokens,
   grammarBytes,
   SparseGrammarMatcher,
   sparseGrammar,
+  type TokenGrammar,
   tokenGrammar,
-} from './sparse-grammar.ts';
+} from './grammar.ts';
 
 /** 1, or 1 1, then 3: an action that begins another. */
 const grammar: TokenGrammar = {

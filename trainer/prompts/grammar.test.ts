@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { parseResponse } from '../../shared/response.ts';
-import { allowedTokens, grammarBytes, tokenGrammar } from '../generation/sparse-grammar.ts';
+import { allowedTokens, grammarBytes, tokenGrammar } from '../generation/grammar.ts';
 import { buildByteTokenizer } from '../models/tokenizer/builder.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';

@@ -1,5 +1,4 @@
-import type { TokenGrammar } from '../generation/grammar.ts';
-import { grammarBytes, type SparseGrammar, sparseGrammar } from '../generation/sparse-grammar.ts';
+import { grammarBytes, type SparseGrammar, sparseGrammar, type TokenGrammar } from '../generation/grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { PromptTask } from './prompt.ts';
 

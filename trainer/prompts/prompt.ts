@@ -1,6 +1,5 @@
 import type { ResponseFormat } from '../../shared/response.ts';
-import type { TokenGrammar } from '../generation/grammar.ts';
-import type { SparseGrammar } from '../generation/sparse-grammar.ts';
+import type { SparseGrammar, TokenGrammar } from '../generation/grammar.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 
 /** An environment's description for its players; `describe` of the server gives it for the effective configuration. */

@@ -1,6 +1,5 @@
 import type { GenerateRequest, Generation, Generator } from '../generation.ts';
-import type { Grammars, TokenGrammar } from '../grammar.ts';
-import { tokenGrammar } from '../sparse-grammar.ts';
+import { type Grammars, type TokenGrammar, tokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
 import type { Replica } from './replica.ts';
 import { isRefusal, ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';

@@ -1,7 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import type { ActionNames } from '../../../shared/response.ts';
 import type { SamplingSettings, TopLogProbs } from '../../generation/generation.ts';
-import type { SparseGrammar } from '../../generation/sparse-grammar.ts';
+import type { SparseGrammar } from '../../generation/grammar.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 
 /** Plays episodes turn by turn: a local policy, a remote model, or a script. */

@@ -1,8 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { SamplingSettings } from '../../generation/generation.ts';
-import type { TokenGrammar } from '../../generation/grammar.ts';
-import { sparseGrammar } from '../../generation/sparse-grammar.ts';
+import { sparseGrammar, type TokenGrammar } from '../../generation/grammar.ts';
 import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
