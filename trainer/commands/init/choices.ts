@@ -12,6 +12,7 @@ const ANSWER_END_TOKENS = 1;
 /** Episodes of an iteration, and of the warm start. */
 const EPISODES = 128;
 const DEMONSTRATIONS = 600;
+const TARGET_KL = 0.05;
 
 /** Lengths of the policy's prompts and responses, in tokens of its tokenizer. */
 export interface TokenLengths {
@@ -34,8 +35,10 @@ export interface Choices {
   readonly context: Choice<number>;
   /** Turns in a prompt; absent where it shows the whole episode. */
   readonly window?: Choice<1>;
-  /** Only named actions can be sampled; absent where an action may be any text. */
+  /** Only named or valid actions can be sampled; absent where an action may be any text. */
   readonly constrained?: Choice<true>;
+  /** Present where responses are not constrained. */
+  readonly targetKl?: Choice<number>;
   /** Absent where the tokenizer is made from the environment's vocabulary. */
   readonly tokenizer?: Choice<'bytes'>;
   /** Episodes of random play to imitate; absent where there is no random player. */
@@ -97,9 +100,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
           },
         }
       : {}),
-    ...(survey.player === 'names'
-      ? { constrained: { value: true, reason: 'every response is one of the named actions' } }
-      : {}),
+    ...constraint(survey),
     ...(survey.player === 'example'
       ? {}
       : { warmStart: { value: DEMONSTRATIONS, reason: 'enough to write nearly every answer well' } }),
@@ -110,6 +111,16 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     },
     steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
+  };
+}
+
+function constraint({ player }: Survey): Pick<Choices, 'constrained' | 'targetKl'> {
+  if (player === 'names' || player === 'valid') {
+    const named = player === 'names' ? 'one of the named actions' : 'a valid action of its state';
+    return { constrained: { value: true, reason: `every response is ${named}` } };
+  }
+  return {
+    targetKl: { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' },
   };
 }
 

@@ -21,6 +21,8 @@ interface Shape {
   /** Steps after which an episode succeeds; 0: never. */
   readonly wins?: number;
   readonly random?: boolean;
+  /** States list both actions as valid. */
+  readonly lists?: boolean;
   readonly fails?: boolean;
 }
 
@@ -60,6 +62,7 @@ function environment(id: string, shape: Shape = {}): AnyEnvironment {
       return { state: { ...state, steps }, reward: right ? (state.pay as number) : 0, terminated, info };
     },
     observe: () => observation,
+    ...(shape.lists ? { validActions: () => ['yes', 'say no'] } : {}),
     references: random
       ? {
           random: {
@@ -130,6 +133,27 @@ t.test('episodes that are too long to read as a whole are shown one observation 
   t.match(text, /max_context_window: 1 # a whole episode may have \d+ tokens; up to 256 /);
   t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
 });
+
+t.test(
+  'responses are held to the valid actions that states list; other text keeps its form by small steps',
+  async t => {
+    const free = { words: false, actionSpace: { type: 'Text', minLength: 1, maxLength: 8 } as never };
+    const url = await served(
+      t,
+      environment('Lists-v0', { ...free, lists: true }),
+      environment('Free-v0', free),
+    );
+    const lists = await initialized(t, url, 'Lists-v0');
+    t.match(lists.text, / constrained: true # every response is a valid action of its state\n/);
+    t.match(loadRunSettings(lists.out), {
+      rollout: { constrained: true, response_length: Math.ceil(1.5 * 'say no'.length + 1) },
+      algorithm: { target_kl: null },
+    });
+    const { out, text } = await initialized(t, url, 'Free-v0');
+    t.match(text, / target_kl: 0\.05 # \w/);
+    t.match(loadRunSettings(out), { rollout: { constrained: false }, algorithm: { target_kl: 0.05 } });
+  },
+);
 
 t.test('a file that is there is kept, unless it is to be replaced', async t => {
   const url = await served(t, environment('Yes-v0'));

@@ -21,10 +21,10 @@ const RANDOM = 'random';
 type EnvironmentDocument = Schemas['Environment'];
 
 /**
- * The source of random actions: the named actions, the example actions, the reference `random`, or the only example
- * action.
+ * The source of random actions: the named actions, the example actions, the valid actions that states list, the
+ * reference `random`, or the only example action.
  */
-type Player = 'names' | 'examples' | 'reference' | 'example';
+type Player = 'names' | 'examples' | 'valid' | 'reference' | 'example';
 
 /** Measurements of random play in an environment. */
 export interface Survey {
@@ -90,7 +90,8 @@ export async function surveyEnvironment(
 ): Promise<Survey> {
   const { env_id, capabilities, max_episode_steps } = document;
   const player = playerOf(document);
-  const act = actor(server, document, player);
+  const valid = new Set<string>();
+  const act = actor(server, document, player, valid);
   const stepLimit = Math.min(max_episode_steps, MAX_SURVEY_STEPS);
   const open = new Map<number, SurveyedEpisode>();
   const episodes: SurveyedEpisode[] = [];
@@ -134,11 +135,11 @@ export async function surveyEnvironment(
   }
   return {
     document,
-    player,
+    player: valid.size > 0 ? 'valid' : player,
     stepLimit,
     episodes,
     observations: [...observations],
-    actions: [...actions],
+    actions: [...new Set([...actions, ...valid])],
     stepMs: (performance.now() - began) / stepsTaken,
   };
 }
@@ -152,21 +153,34 @@ function playerOf({ actions, action_space, example_actions, references }: Enviro
 const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): string =>
   (gymnasium as { readonly type: string }).type;
 
-/** Chooses an action of an episode. */
+const isText = (space: EnvironmentDocument['action_space']): boolean => spaceType(space) === 'Text';
+
+/**
+ * Chooses an action of an episode.
+ * @param valid receives the valid actions of the states seen, where the environment lists them
+ */
 function actor(
   server: EnvServer,
-  { actions, example_actions, example_action }: EnvironmentDocument,
+  { actions, action_space, example_actions, example_action }: EnvironmentDocument,
   player: Player,
+  valid: Set<string>,
 ): (episode: OpenEpisode) => Promise<Json> | Json {
   if (player === 'example') return () => example_action as Json;
+  const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
   if (player === 'reference') {
-    return async ({ session_id }) => {
+    return async ({ env, session_id }) => {
+      const listed = isText(action_space)
+        ? (await server.batched('valid_actions', { session_id })).valid_actions
+        : null;
+      if (listed?.length) {
+        for (const action of listed) valid.add(action);
+        return generators[env].choice(listed);
+      }
       const plan = await server.batched('reference', { session_id, policy: RANDOM, count: 1 });
       return (plan.actions[0] ?? example_action) as Json;
     };
   }
   const choices = (player === 'names' ? actions : example_actions) as readonly Json[];
-  const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
   return ({ env }) => generators[env].choice(choices);
 }
 
