@@ -114,7 +114,7 @@ export function Player({ session, state, episode, label, means, children }: Play
   const canSwipe = actionOfKey(environment, 'ArrowUp') !== undefined && !over;
   return html`<div class="panel play" data-wide=${String(WIDE_BOARDS.has(kind))} data-task=${String(TASKS.has(kind))} data-over=${String(over)}>
     <${Figures} situation=${situation} />
-    <div class="play-body">
+    <div class="stack play-body">
       <${BoardPlace} situation=${situation} act=${over ? undefined : act} ...${canSwipe && swipe} data-swipe=${String(canSwipe)} />
       <div class="controls">
         <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} label=${label} act=${act} task=${taskOf(situation)} /></div>

@@ -55,8 +55,8 @@ interface FigureProps {
 
 function Figure({ name, note = '', children }: FigureProps) {
   return html`<div data-figure=${name}>
-    <dt>${name}${note !== '' && html`<span class="chip warn">${note}</span>`}</dt>
-    <dd>${children}</dd>
+    <dt class="cut">${name}${note !== '' && html`<span class="chip warn">${note}</span>`}</dt>
+    <dd class="cut">${children}</dd>
   </div>`;
 }
 

@@ -49,7 +49,7 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
       document.removeEventListener('keydown', press);
     };
   }, []);
-  return html`<div class="play-view">
+  return html`<div class="stack play-view">
     <${EpisodeView} session=${session} state=${state} />
     <${EnvironmentPicker} list=${list} current=${state.envId} />
     <div class="stack roomy side">

@@ -29,7 +29,7 @@ export function RegisterView({ client, registrar, address }: RegisterViewProps) 
     };
     void begin();
   }, [address]);
-  return html`<div class="columns register-view">
+  return html`<div class="stack columns register-view">
     <section class="stack roomy editor" aria-labelledby="register-title">
       <h1 id="register-title" tabindex="-1">Register an environment</h1>
       <p class="prose">Write down a table of states or a script, or start from another kind. The server plays it before it accepts it; then anybody may play it under its id.</p>

@@ -186,7 +186,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
     <h1 tabindex="-1">${environment?.title ?? 'Session'}</h1>
     <p class="fine">${environment && html`<code>${environment.env_id}</code> session <code>${sessionId}</code>`}</p>
     <${ProblemNote} problem=${problem} />
-    <div class="columns">
+    <div class="stack columns">
       <div class="panel play">
         ${situation && html`<${Figures} situation=${situation} /><${BoardPlace} situation=${situation} />`}
         <div class="pair slider"><label for="${id}-step">Step</label>

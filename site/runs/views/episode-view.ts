@@ -156,12 +156,12 @@ function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   const mean =
     advantages.length > 0 ? advantages.reduce((a, b) => a + b, 0) / advantages.length : episode.advantage;
   return html`<dl class="figures">
-    <div><dt>return</dt><dd>${short(episode.return)}</dd></div>
-    ${componentSums(episode).map(([name, sum]) => html`<div key=${name}><dt>${name}${weights && `, weight ${short(weights[name] ?? 0)}`}</dt><dd>${short(sum)}</dd></div>`)}
-    ${expected !== undefined && html`<div><dt>critic expected</dt><dd>${short(expected)}</dd></div>`}
-    ${mean !== undefined && html`<div><dt>advantage${advantages.length > 0 ? ', mean' : ''}</dt><dd>${signed(mean)}</dd></div>`}
-    ${group.some(({ success }) => success !== null) && group.length > 1 && html`<div><dt>of the group succeeded</dt><dd>${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
-    ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd>${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
+    <div><dt>return</dt><dd class="figure">${short(episode.return)}</dd></div>
+    ${componentSums(episode).map(([name, sum]) => html`<div key=${name}><dt>${name}${weights && `, weight ${short(weights[name] ?? 0)}`}</dt><dd class="figure">${short(sum)}</dd></div>`)}
+    ${expected !== undefined && html`<div><dt>critic expected</dt><dd class="figure">${short(expected)}</dd></div>`}
+    ${mean !== undefined && html`<div><dt>advantage${advantages.length > 0 ? ', mean' : ''}</dt><dd class="figure">${signed(mean)}</dd></div>`}
+    ${group.some(({ success }) => success !== null) && group.length > 1 && html`<div><dt>of the group succeeded</dt><dd class="figure">${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
+    ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd class="figure">${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
   </dl>`;
 }
 

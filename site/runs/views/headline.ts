@@ -57,7 +57,7 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
 }
 
 function Figure({ name, value }: { readonly name: string; readonly value: string }) {
-  return html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
+  return html`<div><dt>${name}</dt><dd class="figure">${value}</dd></div>`;
 }
 
 interface TagBarProps {

@@ -54,12 +54,12 @@ export function OverviewView({ store, address }: RunViewProps) {
   const unread = useMetrics(store, names);
   const { trainer } = useSource().site;
   // Rendered together: parts that come later would move the page.
-  if (!store.knows(names)) return html`<div class="overview" aria-busy="true"></div>`;
+  if (!store.knows(names)) return html`<div class="stack roomy overview" aria-busy="true"></div>`;
   const resume = `${trainer} train --resume ${folder}`;
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
   const view = chartViewOf(address.query);
   const shown = SMALL.filter(({ name }) => store.series(name).x.length > 0);
-  return html`<div class="overview">
+  return html`<div class="stack roomy overview">
     <${Status} error=${unread} />
     <${Headline} store=${store} view=${view} />
     <div class="stack roomy side">

@@ -56,7 +56,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
     isForeign ||
     [promptText, turn.llm_raw_response].some(text => text.split('\n').some(line => line.length > LONG_LINE));
   const states = statesOf(episode, at);
-  return html`<div class="turn-row">
+  return html`<div class="stack roomy turn-row">
     <section class="panel turn ${long ? 'long' : ''}" aria-label="Turn ${at + 1}">
       <div class="stack turn-boards ${long ? 'wide' : ''}">
         <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="label">${counted(turn.actions_left, 'action')} left before</span>`}</div>
