@@ -179,7 +179,9 @@ export class StoreConnection {
     for (const [name, lua] of Object.entries(SCRIPTS)) client.defineCommand(name, { lua });
     this.#client = client as Redis & Scripted;
     client.on('error', error => this.#lost(error.message || String((error as { code?: string }).code)));
-    client.on('close', () => this.#lost('the connection was closed'));
+    client.on('close', () => {
+      if (this.#up) this.#lost('the connection was closed');
+    });
   }
 
   /**
@@ -194,9 +196,9 @@ export class StoreConnection {
       await connection.#enter();
     } catch (error) {
       connection.close();
-      throw new Error(`the store ${address.shown} cannot be used: ${(error as Error).message}`, {
-        cause: error,
-      });
+      const { message } = error as Error;
+      const reason = message === 'Connection is closed.' ? connection.#failure : message;
+      throw new Error(`the store ${address.shown} cannot be used: ${reason}`, { cause: error });
     }
     connection.#client.on('ready', () => void connection.#enterAgain());
     connection.#client.on('end', () => connection.#connectAgain());

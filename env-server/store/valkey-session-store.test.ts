@@ -1,6 +1,7 @@
 import { pino } from 'pino';
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
+import { freePort } from '../../test/free-port.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { StoreConnection, storeAddressOf } from './connection.ts';
 import { countedEntries, type NewSession, type Outcome, type StoredChange } from './session-store.ts';
@@ -76,6 +77,14 @@ t.test('addresses of stores are read, and wrong ones say what would be right', a
   ])
     t.throws(() => storeAddressOf(wrong), /valkey/, wrong);
   t.throws(() => storeAddressOf('valkey://u:secret@:1'), { message: /^((?!secret).)*$/ });
+});
+
+t.test('a server says why it cannot reach its store', async t => {
+  const port = await freePort();
+  const address = storeAddressOf(`valkey://127.0.0.1:${port}`);
+  await t.rejects(StoreConnection.open(address, 'journal', pino({ level: 'silent' })), {
+    message: `the store valkey://127.0.0.1:${port} cannot be used: connect ECONNREFUSED 127.0.0.1:${port}`,
+  });
 });
 
 t.test('sessions open within the limits, all or none', { skip: lacksValkey }, async t => {

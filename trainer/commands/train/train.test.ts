@@ -12,6 +12,7 @@ import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import type { ChildProgram } from '../processes/child-process.ts';
 import { startEnvServer } from '../processes/env-server-process.ts';
+import { summaryLines } from './train.ts';
 
 const STEPS = 4;
 /** Time the server is away in the test that kills it. */
@@ -38,6 +39,25 @@ const settingsFor = (folder: string, url: string) =>
     },
     RunSettings,
   );
+
+t.test('a summary names the step of a validation that is older than the run', async t => {
+  const tags = { Lake: { success: 0.22, low: 0.18, high: 0.25 } };
+  const summary = (validated: number) => ({
+    run: '/runs/a',
+    ended: 'stopped' as const,
+    step: 34,
+    steps: 450,
+    episodes: 1,
+    sampled_tokens: 1,
+    trained_tokens: 1,
+    seconds: 1,
+    before: { step: 0, success: 0.1, tags: { Lake: { success: 0.1, low: 0, high: 0.2 } } },
+    after: { step: validated, success: 0.22, tags },
+    references: {},
+  });
+  t.equal(summaryLines(summary(0), 'x')[1], 'Lake: success 22 % at step 0 (95 % interval 18 % to 25 %)');
+  t.equal(summaryLines(summary(34), 'x')[1], 'Lake: success 10 % → 22 % (95 % interval 18 % to 25 %)');
+});
 
 interface Watched extends Progress {
   readonly notes: string[];

@@ -273,7 +273,7 @@ async function fitted(models: LocalSettings, progress: Progress, stop: AbortSign
  * Lines about the result of a run, for the end of its output.
  * @param command resumes it
  */
-function summaryLines(summary: RunSummary, command: string): string[] {
+export function summaryLines(summary: RunSummary, command: string): string[] {
   const lines = [
     `${summary.ended}${summary.reason ? `: ${summary.reason}` : ''} at step ${summary.step} of ${summary.steps} after ${shownDuration(summary.seconds)}`,
   ];
@@ -281,8 +281,9 @@ function summaryLines(summary: RunSummary, command: string): string[] {
     const before = summary.before?.tags[tag];
     const start =
       before && summary.before!.step < summary.after!.step ? `${shownShare(before.success)} → ` : '';
+    const at = summary.after!.step < summary.step ? ` at step ${summary.after!.step}` : '';
     lines.push(
-      `${tag}: success ${start}${shownShare(after.success)} (95 % interval ${shownShare(after.low)} to ${shownShare(after.high)})`,
+      `${tag}: success ${start}${shownShare(after.success)}${at} (95 % interval ${shownShare(after.low)} to ${shownShare(after.high)})`,
     );
   }
   lines.push(`run folder: ${summary.run} (report.md, metrics.jsonl, checkpoints)`);
