@@ -136,7 +136,7 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
     else options.push({ name: segment, values: [] });
   }
   const rating = segments.find(segment => segment.startsWith('Rating: '))?.slice('Rating: '.length) ?? '';
-  return html`<div class="shop-item">
+  return html`<div class="stack roomy shop-item">
     ${thumbnail(where.asin ?? '')}
     <div class="stack">
       <h2>${title}</h2>
@@ -174,7 +174,7 @@ function detail({ where, segments, clickables }: ShopPage): VNode {
 
 function receipt({ segments, where }: ShopPage): VNode {
   const [thanks, title, price] = segments;
-  return html`<div class="shop-item">
+  return html`<div class="stack roomy shop-item">
     ${thumbnail(where.asin ?? '')}<p><strong>${thanks}</strong></p><p>${title} ${price}</p>
   </div>`;
 }

@@ -76,7 +76,7 @@ export function Chart(props: ChartProps) {
   return html`<figure class="stack chart ${height <= SMALL_HEIGHT ? 'small-chart' : ''}">
     <figcaption><span title=${title}>${title}</span>
       <output class="reading" ref=${reading} aria-hidden="true"></output>
-      <span class="save">
+      <span class="save push">
         <button type="button" class="link" onClick=${saveTable}>CSV<span class="visually-hidden"> of ${title}</span></button>
         <button type="button" class="link" onClick=${saveImage}>PNG<span class="visually-hidden"> of ${title}</span></button>
       </span></figcaption>

@@ -71,7 +71,7 @@ function TagBar({ store, tag: { tag, random, optimum } }: TagBarProps) {
   const success = of('success');
   if (success === undefined) return null;
   const last = { success, low: of('success_low'), high: of('success_high') };
-  return html`<li><span>${tag}</span><b class="number">${percent(success)}</b>
+  return html`<li class="stack"><span>${tag}</span><b class="number">${percent(success)}</b>
     <${SuccessBar} last=${last} random=${random} optimum=${optimum} labelled=${true} /></li>`;
 }
 

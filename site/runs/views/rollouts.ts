@@ -66,7 +66,7 @@ function Bars({ bins, chosen }: { readonly bins: readonly Bin[]; readonly chosen
   const most = Math.max(...bins.map(({ count }) => count));
   const press = (bin: Bin) =>
     choose(bin === chosen ? { min: '', max: '' } : { min: String(bin.low), max: String(bin.high) }, true);
-  return html`<div class="strip bars" role="group" aria-label="Returns">${bins.map(
+  return html`<div class="strip low bars" role="group" aria-label="Returns">${bins.map(
     bin => html`<button key=${bin.low} type="button" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
       ><span>${bin.count}</span> <span class="visually-hidden">${bin.count === 1 ? 'episode' : 'episodes'} with return</span>
       <i style=${{ '--share': bin.count / most }}></i> <span class="label">${rangeText(bin)}</span></button>`,

@@ -47,9 +47,9 @@ export function RunPages({ address }: { readonly address: Address }) {
   const last = row?.validations.at(-1);
   return html`<div class="stack roomy">
     <div class="run-bar">
-      <h1 class="cut" title=${address.run}>${address.run}</h1>
+      <h1 class="cut large" title=${address.run}>${address.run}</h1>
       ${row && (isForeign ? html`<span class="chip">${row.run.format}</span>` : html`<${StateChip} row=${row} />`)}
-      ${last && html`<p class="cut run-success"><b>${percent(last.success)}</b>${last.low !== undefined && last.high !== undefined && html` <span class="fine">${percent(last.low).split('\u00a0')[0]} to ${percent(last.high).split('\u00a0')[0]}</span>`}</p>`}
+      ${last && html`<p class="cut large run-success"><b>${percent(last.success)}</b>${last.low !== undefined && last.high !== undefined && html` <span class="fine">${percent(last.low).split('\u00a0')[0]} to ${percent(last.high).split('\u00a0')[0]}</span>`}</p>`}
       <nav class="tabs" aria-label="Views of the run">
         ${tabs.map(
           name => html`<a key=${name} href=${formatAddress({ view: name, run: address.run })}

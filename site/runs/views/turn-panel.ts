@@ -62,7 +62,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
         <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="label">${counted(turn.actions_left, 'action')} left before</span>`}</div>
         ${
           !isForeign &&
-          html`<ol class="states" style=${{ '--states': states.length }}>${states.map(
+          html`<ol class="stack states" style=${{ '--states': states.length }}>${states.map(
             (state, i) => html`<li key=${i}><${Board} state=${state.structured} text=${state.text} />
             <p class="state-caption">${i === 0 ? 'Before' : html`<${Arrow} name=${state.caption!} />${state.caption}`}${state.slipped && html` <span class="slipped">${state.slipped}</span>`}</p></li>`,
           )}</ol>
