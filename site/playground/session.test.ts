@@ -121,9 +121,13 @@ t.test('a page that is left before it knows what to play opens no session', { sk
   await page.getByRole('link', { name: 'Play', exact: true }).click();
   await page.getByRole('searchbox', { name: 'Search' }).waitFor();
   await page.getByRole('link', { name: 'Watch' }).click();
+  const created: string[] = [];
+  page.on('request', request => request.method() === 'POST' && created.push(request.url()));
   release();
   await (await listed).finished();
-  await page.waitForLoadState('networkidle');
+  // What the page asks for because of the list is asked before this.
+  await page.evaluate(() => fetch('/v1/envs').then(response => response.text()));
+  t.same(created, []);
   t.same((await ask<Schemas['SessionPage']>('GET', 'v1/sessions')).sessions, []);
 });
 
