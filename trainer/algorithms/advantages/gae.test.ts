@@ -59,6 +59,9 @@ t.test('samples of an episode make one chain where they should, also when episod
   const [a, b, c] = estimateAdvantages('gae', [first, other, second], chained).advantages;
   t.same([...a, ...c], [...one], 'as if they were one sequence');
   t.same([...b], [4]);
+  const elsewhere = { ...other, groupId: 'elsewhere', episodeId: first.episodeId };
+  const [, apart] = estimateAdvantages('gae', [first, elsewhere, second], chained).advantages;
+  t.same([...apart], [4], 'an episode of another group with the same id is another episode');
   const cut = [first, { ...second, bootstrapValue: 4 }];
   const [early] = estimateAdvantages('gae', cut, { ...chained, gamma: 1, lambda: 1, turnLambda: 1 }).returns;
   t.same([...early], [7, 7], 'the chain continues with the value of where it was cut');

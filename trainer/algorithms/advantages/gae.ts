@@ -1,4 +1,5 @@
 import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings, Advantages } from './estimator.ts';
+import { episodeKey } from './groups.ts';
 import { turnEnds } from './turns.ts';
 import { whiten } from './whiten.ts';
 
@@ -38,7 +39,7 @@ function chains(
   { acrossSamples }: AdvantageSettings,
 ): Iterable<readonly number[]> {
   if (!acrossSamples) return sequences.map((_, i) => [i]);
-  return Map.groupBy(sequences.keys(), i => sequences[i].episodeId ?? i).values();
+  return Map.groupBy(sequences.keys(), i => episodeKey(sequences[i], i)).values();
 }
 
 /** Advantages of sequences that follow each other. */

@@ -13,6 +13,10 @@ export interface GroupOutcome {
   readonly members: readonly number[];
 }
 
+/** Key of a sequence's episode in the batch: another server may give the same id to an episode of another group. */
+export const episodeKey = ({ groupId, episodeId }: AdvantageSequence, index: number): string =>
+  episodeId === undefined ? `#${index}` : JSON.stringify([groupId, episodeId]);
+
 /**
  * Group statistics for every sequence. Sequences of one episode (context modes with a sample per turn) carry the same
  * reward and count once; otherwise long episodes would weigh more (RAGEN V2 `compute_grpo_outcome_advantage`).

@@ -1,5 +1,5 @@
 import { type AdvantageEstimator, type AdvantageSequence, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { episodeKey, groupOutcomes } from './groups.ts';
 
 /**
  * On-policy RL with the optimal baseline: A = R − Σ L·R / Σ L over the group, L the sampled tokens of an episode. A
@@ -29,13 +29,11 @@ export const opo: AdvantageEstimator = {
 
 /** Sampled tokens of each sequence's whole episode. */
 function episodeLengths(sequences: readonly AdvantageSequence[]): number[] {
-  const key = ({ groupId, episodeId }: AdvantageSequence, i: number) =>
-    episodeId === undefined ? `#${i}` : JSON.stringify([groupId, episodeId]);
   const totals = new Map<string, number>();
   sequences.forEach((sequence, i) => {
     let own = 0;
     for (let t = 0; t < sequence.lossMask.length; t++) if (sequence.lossMask[t]) own++;
-    totals.set(key(sequence, i), (totals.get(key(sequence, i)) ?? 0) + own);
+    totals.set(episodeKey(sequence, i), (totals.get(episodeKey(sequence, i)) ?? 0) + own);
   });
-  return sequences.map((sequence, i) => totals.get(key(sequence, i))!);
+  return sequences.map((sequence, i) => totals.get(episodeKey(sequence, i))!);
 }
