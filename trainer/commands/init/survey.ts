@@ -153,8 +153,6 @@ function playerOf({ actions, action_space, example_actions, references }: Enviro
 const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): string =>
   (gymnasium as { readonly type: string }).type;
 
-const isText = (space: EnvironmentDocument['action_space']): boolean => spaceType(space) === 'Text';
-
 /**
  * Chooses an action of an episode.
  * @param valid receives the valid actions of the states seen, where the environment lists them
@@ -168,10 +166,10 @@ function actor(
   if (player === 'example') return () => example_action as Json;
   const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
   if (player === 'reference') {
+    let asks = spaceType(action_space) === 'Text';
     return async ({ env, session_id }) => {
-      const listed = isText(action_space)
-        ? (await server.batched('valid_actions', { session_id })).valid_actions
-        : null;
+      const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;
+      asks = listed !== null; // An environment that cannot list them is asked once.
       if (listed?.length) {
         for (const action of listed) valid.add(action);
         return generators[env].choice(listed);
