@@ -113,8 +113,9 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
 /** The store that several servers share, if `--store` names one. */
 async function openSharedStore({ store, durability }: Settings, log: Logger): Promise<CoreParts['shared']> {
   if (store === '') return undefined;
-  const [{ StoreConnection, storeAddressOf }, { ValkeySessionStore }, { SharedEnvironments }] =
+  const [{ storeAddressOf }, { StoreConnection }, { ValkeySessionStore }, { SharedEnvironments }] =
     await Promise.all([
+      import('./store/address.ts'),
       import('./store/connection.ts'),
       import('./store/valkey-session-store.ts'),
       import('./store/shared-environments.ts'),

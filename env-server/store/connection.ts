@@ -1,137 +1,25 @@
-import { readFileSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Redis, type RedisOptions } from 'iovalkey';
+import { Redis } from 'iovalkey';
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
 import { bootId } from '../persistence/lock.ts';
 import { Problem } from '../problems.ts';
+import type { StoreAddress } from './address.ts';
+import { CONNECT_MS, explained, sentinelsInOrder } from './connect-failure.ts';
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 
 const COMMAND_MS = 5000;
-const CONNECT_MS = 5000;
 const MAX_RECONNECT_MS = 1000;
 const RETRY_SECONDS = 1;
 /** The client's error for a command that timed out. */
 const TIMED_OUT = 'Command timed out';
-const DEFAULT_PREFIX = 'ragen:';
-const DEFAULT_PORT = 6379;
-const DEFAULT_SENTINEL_PORT = 26_379;
 /** Replicas that must have a record before its reply, and how long they may take, with `--durability replicated`. */
 const WAIT_REPLICAS = 1;
 const WAIT_MS = 500;
-const FORMS =
-  'valkey://[user:password@]host[:port][/database], valkeys:// (TLS), valkey+unix:///path/to/socket, or valkey+sentinel://host[:port],host[:port]/primary-name (valkeys+sentinel:// with TLS)';
-const SECURE: ReadonlySet<string> = new Set(['valkeys', 'rediss', 'valkeys+sentinel']);
-const SCHEMES: ReadonlySet<string> = new Set([
-  'valkey',
-  'redis',
-  'valkey+unix',
-  'valkey+sentinel',
-  ...SECURE,
-]);
 /** Prefixes of the store's own errors: it accepts no writes, or none yet. */
 const FULL = /^(OOM|MISCONF .{0,200}No space)/;
 const UNAVAILABLE =
   /^(MISCONF|NOREPLICAS|READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|BUSY|NOAUTH|NOPERM|WRONGPASS)\b/;
-
-export interface StoreAddress {
-  readonly options: RedisOptions;
-  /** Prefix of every key. */
-  readonly prefix: string;
-  /** Without password. */
-  readonly shown: string;
-}
-
-/**
- * Parses `--store`. `?prefix=` in it changes the prefix of all keys; the password may come from `RAGEN_STORE_PASSWORD`,
- * a certificate authority from the file in `RAGEN_STORE_CA`.
- * @throws Error for any other form
- */
-export function storeAddressOf(text: string, env: NodeJS.ProcessEnv = process.env): StoreAddress {
-  const shown = withoutPassword(text);
-  const { scheme, credentials, hosts, path, query } = partsOf(text, shown);
-  const colon = credentials.indexOf(':');
-  const user = decoded(colon < 0 ? credentials : credentials.slice(0, colon), shown);
-  const password = colon < 0 ? env.RAGEN_STORE_PASSWORD : decoded(credentials.slice(colon + 1), shown);
-  const auth = { ...(user !== '' && { username: user }), ...(password ? { password } : {}) };
-  const ca = env.RAGEN_STORE_CA;
-  const tls = SECURE.has(scheme) ? { tls: ca ? { ca: readFileSync(ca) } : {} } : {};
-  const prefix = new URLSearchParams(query).get('prefix') ?? DEFAULT_PREFIX;
-  if (scheme === 'valkey+unix') {
-    if (path === '') throw new Error(`--store ${shown} names no socket: valkey+unix:///path/to/socket`);
-    return { options: { ...auth, path }, prefix, shown };
-  }
-  if (scheme.endsWith('+sentinel')) {
-    const name = path.slice(1);
-    if (name === '' || hosts === '')
-      throw new Error(
-        `--store ${shown} must name sentinels and a primary: valkey+sentinel://host:26379/mymaster`,
-      );
-    const sentinels = hosts.split(',').map(host => hostAndPort(host, DEFAULT_SENTINEL_PORT, shown));
-    const failover = { failoverDetector: true, sentinelPassword: env.RAGEN_SENTINEL_PASSWORD } as const;
-    const secure = 'tls' in tls && { ...tls, sentinelTLS: tls.tls, enableTLSForSentinelMode: true };
-    return { options: { ...auth, ...failover, ...secure, sentinels, name }, prefix, shown };
-  }
-  const db = path.length > 1 ? Number(path.slice(1)) : 0;
-  if (!Number.isInteger(db) || db < 0)
-    throw new Error(`--store ${shown}: the database must be a number from 0 on`);
-  return { options: { ...auth, ...tls, ...hostAndPort(hosts, DEFAULT_PORT, shown), db }, prefix, shown };
-}
-
-interface AddressParts {
-  readonly scheme: string;
-  /** `user:password`, percent-encoded. */
-  readonly credentials: string;
-  readonly hosts: string;
-  /** With the slash in front, or empty. */
-  readonly path: string;
-  readonly query: string;
-}
-
-/**
- * Credentials end at the last `@` before the path, so that a password with one of these signs fails and is not shown.
- */
-function partsOf(text: string, shown: string): AddressParts {
-  const [scheme, rest] = splitAt(text, text.indexOf('://'), 3);
-  if (!SCHEMES.has(scheme)) throw new Error(`--store must be ${FORMS}; got ${JSON.stringify(shown)}`);
-  const [before, query] = splitAt(rest, rest.indexOf('?'), 1);
-  const slash = before.indexOf('/');
-  const authority = slash < 0 ? before : before.slice(0, slash);
-  const at = authority.lastIndexOf('@');
-  return {
-    scheme,
-    credentials: authority.slice(0, Math.max(at, 0)),
-    hosts: authority.slice(at + 1),
-    path: slash < 0 ? '' : before.slice(slash),
-    query,
-  };
-}
-
-/** Text before and after a separator; everything before, where it is missing. */
-function splitAt(text: string, at: number, length: number): [before: string, after: string] {
-  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + length)];
-}
-
-function decoded(text: string, shown: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw new Error(`--store ${shown}: its user and password must be percent-encoded, a % itself as %25`);
-  }
-}
-
-function hostAndPort(text: string, defaultPort: number, shown: string): { host: string; port: number } {
-  const [, host, port] = /^(\[[0-9a-fA-F:.]+\]|[^:[\]]+)(?::(\d{1,5}))?$/.exec(text) ?? [];
-  if (host === undefined)
-    throw new Error(`--store ${shown} has no host, or one that cannot be read: ${FORMS}`);
-  return { host: host.replace(/^\[|\]$/g, ''), port: port === undefined ? defaultPort : Number(port) };
-}
-
-/** Without possible credentials: the text between `//` and the last `@`. */
-function withoutPassword(text: string): string {
-  const [start, at] = [text.indexOf('//'), text.lastIndexOf('@')];
-  return start < 0 || at < start ? text : `${text.slice(0, start)}//***${text.slice(at)}`;
-}
 
 type Scripted = {
   readonly [name in ScriptName]: (keys: 0, ...args: (string | number | Buffer)[]) => Promise<unknown>;
@@ -173,6 +61,9 @@ export class StoreConnection {
       connectTimeout: CONNECT_MS,
       commandTimeout: COMMAND_MS,
       sentinelCommandTimeout: COMMAND_MS,
+      // The first connection fails with the reason; later ones wait until a Sentinel answers.
+      sentinelRetryStrategy: (times: number) =>
+        this.replica === 0 ? null : Math.min(10 * times, MAX_RECONNECT_MS),
       retryStrategy: (times: number) => Math.min(50 * times, MAX_RECONNECT_MS),
       reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
     });
@@ -189,15 +80,22 @@ export class StoreConnection {
    * @throws Error naming the fault of the store, with the remedy
    */
   static async open(address: StoreAddress, durability: Durability, log: Logger): Promise<StoreConnection> {
-    const connection = new StoreConnection(address, durability, log);
+    let connection: StoreConnection | undefined;
     try {
+      const sentinels = address.options.sentinels && (await sentinelsInOrder(address.options));
+      connection = new StoreConnection(
+        { ...address, options: { ...address.options, sentinels } },
+        durability,
+        log,
+      );
       await connection.#client.connect();
       await connection.#check();
       await connection.#enter();
     } catch (error) {
-      connection.close();
+      connection?.close();
       const { message } = error as Error;
-      const reason = message === 'Connection is closed.' ? connection.#failure : message;
+      const known = connection && message === 'Connection is closed.' ? connection.#failure : message;
+      const reason = explained(known, address.options);
       throw new Error(`the store ${address.shown} cannot be used: ${reason}`, { cause: error });
     }
     connection.#client.on('ready', () => void connection.#enterAgain());
@@ -291,6 +189,10 @@ export class StoreConnection {
     const server = await client.info('server');
     const version = /^(?:valkey|redis)_version:(\d+)\.(\d+)/m.exec(server);
     if (!version || Number(version[1]) < 7) throw new Error('it must be Valkey 7.2 or Redis 7.0, or newer');
+    const mode = /^(?:server|redis)_mode:(\w+)/m.exec(server)?.[1];
+    if (mode === 'sentinel')
+      throw new Error('it is a Sentinel: write valkey+sentinel://host:port/primary-name');
+    if (mode === 'cluster') throw new Error('it is a cluster: sessions need one primary');
     const config = async (name: string): Promise<string | undefined> => {
       try {
         return ((await client.config('GET', name)) as string[])[1];
@@ -312,6 +214,8 @@ export class StoreConnection {
   }
 
   async #enter(): Promise<void> {
+    // The client itself continues in database 0 where there is no such database.
+    if (this.#client.options.db) await this.#client.select(this.#client.options.db);
     const id = /^run_id:(\w+)/m.exec(await this.#client.info('server'))?.[1] ?? '';
     const run = this.#outlivesItsProcess ? bootId() || id : id;
     const [era, replica] = (await this.#client.ragenEra(0, this.prefix, run)) as [string, number];

@@ -1,9 +1,9 @@
 import { pino } from 'pino';
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
-import { freePort } from '../../test/free-port.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
-import { StoreConnection, storeAddressOf } from './connection.ts';
+import { storeAddressOf } from './address.ts';
+import { StoreConnection } from './connection.ts';
 import { countedEntries, type NewSession, type Outcome, type StoredChange } from './session-store.ts';
 import { SharedEnvironments } from './shared-environments.ts';
 import { lacksValkey, testStore, testValkey } from './valkey.test-data.ts';
@@ -44,48 +44,6 @@ async function taken(store: ValkeySessionStore, id: string) {
   if (found.state !== 'load') throw new Error(`${id} is ${found.state}`);
   return found.content;
 }
-
-t.test('addresses of stores are read, and wrong ones say what would be right', async t => {
-  const options = (text: string, env = {}) => storeAddressOf(text, env).options;
-  t.match(options('valkey://h:7000/2'), { host: 'h', port: 7000, db: 2 });
-  t.match(options('valkey://u:p%40@h'), { host: 'h', port: 6379, username: 'u', password: 'p@' });
-  t.match(options('rediss://[::1]:1'), { host: '::1', port: 1, tls: {} });
-  t.match(options('valkey+unix:///run/v.sock'), { path: '/run/v.sock' });
-  t.match(options('valkey+sentinel://a:1,b/main'), {
-    sentinels: [
-      { host: 'a', port: 1 },
-      { host: 'b', port: 26379 },
-    ],
-    name: 'main',
-    failoverDetector: true,
-  });
-  t.match(options('valkey://h', { RAGEN_STORE_PASSWORD: 'x' }), { password: 'x' });
-  t.match(options('valkey://u:a:b%2Fd@h'), { password: 'a:b/d' });
-  t.match(options('valkeys+sentinel://a/main'), { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true });
-  t.throws(() => options('valkey://u:50%@h'), /percent-encoded/);
-  t.throws(() => options('valkey://u:secret/word@h'), { message: /^((?!secret|word).)*$/ });
-  t.equal(storeAddressOf('valkey://h?prefix=a:').prefix, 'a:');
-  t.equal(storeAddressOf('valkey://u:secret@h').shown, 'valkey://***@h');
-  for (const wrong of [
-    '',
-    'h:1',
-    'http://h',
-    'valkey+unix://',
-    'valkey+sentinel://a',
-    'valkey://h/x',
-    'valkey://u:secret@:1',
-  ])
-    t.throws(() => storeAddressOf(wrong), /valkey/, wrong);
-  t.throws(() => storeAddressOf('valkey://u:secret@:1'), { message: /^((?!secret).)*$/ });
-});
-
-t.test('a server says why it cannot reach its store', async t => {
-  const port = await freePort();
-  const address = storeAddressOf(`valkey://127.0.0.1:${port}`);
-  await t.rejects(StoreConnection.open(address, 'journal', pino({ level: 'silent' })), {
-    message: `the store valkey://127.0.0.1:${port} cannot be used: connect ECONNREFUSED 127.0.0.1:${port}`,
-  });
-});
 
 t.test('sessions open within the limits, all or none', { skip: lacksValkey }, async t => {
   const store = await testStore(t, await testValkey(t), 'a');

@@ -7,7 +7,8 @@ import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { Test } from 'tap';
-import { StoreConnection, storeAddressOf } from './connection.ts';
+import { storeAddressOf } from './address.ts';
+import { StoreConnection } from './connection.ts';
 import { ValkeySessionStore } from './valkey-session-store.ts';
 
 /** For `t.test`: why tests of a shared store cannot run on this machine, or false. */
