@@ -6,6 +6,7 @@ import {
   MAX_ANNOTATIONS_BYTES,
 } from '../../shared/run-folder/annotations.ts';
 import { type ControlCommand, controlProblem, MAX_CONTROL_BYTES } from '../../shared/run-folder/control.ts';
+import { listOf } from '../compute/list-text.ts';
 import type { SiteAddresses } from './addresses.ts';
 import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';
@@ -153,12 +154,12 @@ const READERS: { readonly [name: string]: Reader } = {
       limit: Math.min(MAX_RUN_ROWS, limit === undefined ? MAX_RUN_ROWS : count(limit)),
       q,
       sort,
-      settings: settings === undefined ? [] : settings.split(',').slice(0, MAX_COLUMNS),
+      settings: settings === undefined ? [] : listOf(settings).slice(0, MAX_COLUMNS),
     }),
   'run-groups': async (reader, { by = '', q }) => (by === '' ? undefined : reader.runGroups(by, q)),
   'run-summary': (reader, { q }) => reader.summary(q),
   run: (reader, { id }) => reader.run(id),
-  metrics: (reader, { id, names }) => reader.metrics(id, names?.split(',')),
+  metrics: (reader, { id, names }) => reader.metrics(id, names === undefined ? undefined : listOf(names)),
   groups: (reader, { id, after }) => reader.groups(id, after === undefined ? undefined : count(after)),
   episodes: (reader, { id, file }) => reader.episodes(id, file),
   episode: (reader, { id, file, index }) => reader.episode(id, file, count(index)),

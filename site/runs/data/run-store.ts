@@ -1,3 +1,4 @@
+import { listText } from '../../compute/list-text.ts';
 import { Series, type SeriesPoints } from '../../compute/series.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
@@ -115,7 +116,7 @@ export class RunStore {
 
   async #readPortion(names: readonly string[]): Promise<void> {
     try {
-      const reply = await this.#source.get<MetricsReply>('metrics', { id: this.id, names: names.join(',') });
+      const reply = await this.#source.get<MetricsReply>('metrics', { id: this.id, names: listText(names) });
       for (const [name, { x, y }] of Object.entries(reply.series)) {
         // Values that are no numbers come as null.
         const numbers = y.map(value => value ?? Number.NaN);
@@ -219,7 +220,7 @@ function portions(names: readonly string[]): string[][] {
   const lists: string[][] = [];
   let length = Number.POSITIVE_INFINITY;
   for (const name of names) {
-    const size = encodeURIComponent(`${name},`).length;
+    const size = encodeURIComponent(listText([name, ''])).length;
     if (length + size > MAX_NAMES_LENGTH || lists.at(-1)!.length === MAX_NAMES) {
       lists.push([]);
       length = 0;

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
 import { Menu } from '../../components/menu.ts';
+import { listOf, listText } from '../../compute/list-text.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { Chart } from '../charts/chart.ts';
@@ -35,15 +36,14 @@ const METRICS = [
 /** Several runs: their curves (groups with a band), a test of two groups, and their settings. */
 export function CompareView({ address }: { readonly address: Address }) {
   const { query } = address;
-  const ids = (query.runs ?? '')
-    .split(',')
+  const ids = listOf(query.runs ?? '')
     .filter(id => id !== '')
     .slice(0, MAX_RUNS);
   const { metric = '', first, second } = query;
   const names = metric === '' ? METRICS : [metric];
   const { runs, error } = useRuns(ids, [...names, ...AXIS_METRICS]);
   const pick = (chosen: readonly string[]) =>
-    choose({ runs: chosen.slice(0, MAX_RUNS).join(','), first: '', second: '' }, true);
+    choose({ runs: listText(chosen.slice(0, MAX_RUNS)), first: '', second: '' }, true);
   if (ids.length < 2) {
     return html`<div class="stack roomy"><${PageTitle} view="compare" />
       <${Panel} title="Choose two runs or more"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>`;
@@ -94,12 +94,12 @@ function useRuns(
   const [state, setState] = useState<{ readonly runs: readonly Compared[]; readonly error?: string }>({
     runs: [],
   });
-  const key = [...ids, ...names].join(',');
+  const key = listText([...ids, ...names]);
   useEffect(() => {
     let current = true;
     const reading = ids.map(async id => ({
       detail: await source.get<RunDetail>('run', { id }),
-      metrics: await source.get<MetricsReply>('metrics', { id, names: names.join(',') }),
+      metrics: await source.get<MetricsReply>('metrics', { id, names: listText(names) }),
     }));
     Promise.all(reading).then(
       runs => current && setState({ runs }),

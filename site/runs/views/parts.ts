@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { html } from '../../components/html.ts';
+import { listText } from '../../compute/list-text.ts';
 import { type Outcome, outcomeOf } from '../../compute/outcome.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
@@ -68,7 +69,7 @@ export function Panel({ title, children, tools, class: kind = '' }: PanelProps) 
 
 /** Opens the comparison of runs; with fewer than two it offers a choice of runs. */
 export function openCompare(ids: readonly string[]): void {
-  location.hash = formatAddress({ view: 'compare', query: { runs: ids.join(',') } });
+  location.hash = formatAddress({ view: 'compare', query: { runs: listText(ids) } });
 }
 
 /** Changes one choice in the current address. An empty value removes it. */

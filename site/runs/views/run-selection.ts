@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { type Annotations, MAX_NOTE_LENGTH, NO_ANNOTATIONS } from '../../../shared/run-folder/annotations.ts';
 import { html } from '../../components/html.ts';
+import { listText } from '../../compute/list-text.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
 import { useSource } from '../data/hooks.ts';
@@ -40,7 +41,7 @@ export function Selection({ rows, onClear, onChanged }: SelectionProps) {
       <button type="button" class="quiet" onClick=${() => change(before => ({ ...before, archived: !allArchived }))}>${allArchived ? 'Take out of the archive' : 'Archive'}</button>`
     }
     <button type="button" class="quiet" onClick=${onClear}>Clear</button>
-    <a class="button ${few ? '' : 'primary'}" aria-disabled=${few ? 'true' : undefined} aria-keyshortcuts="c" href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: rows.map(({ id }) => id).join(',') } })}>
+    <a class="button ${few ? '' : 'primary'}" aria-disabled=${few ? 'true' : undefined} aria-keyshortcuts="c" href=${few ? undefined : formatAddress({ view: 'compare', query: { runs: listText(rows.map(({ id }) => id)) } })}>
       Compare ${few ? '' : counted(rows.length, 'run')}</a>
     ${form === 'tag' && html`<${TagForm} rows=${rows} change=${change} />`}
     ${form === 'note' && html`<${NoteForm} rows=${rows} change=${change} />`}

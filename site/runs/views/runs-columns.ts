@@ -1,4 +1,5 @@
 import { html } from '../../components/html.ts';
+import { listOf, listText } from '../../compute/list-text.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { Sparkline } from '../charts/sparkline.ts';
@@ -53,13 +54,15 @@ const MAX_COLUMNS = 24;
 
 /** Ids of the columns in an address; the default ones without any. */
 export function columnIds(columns: string | undefined): readonly string[] {
-  const ids = (columns ?? '').split(',').filter(Boolean).slice(0, MAX_COLUMNS);
+  const ids = listOf(columns ?? '')
+    .filter(Boolean)
+    .slice(0, MAX_COLUMNS);
   return ids.length === 0 ? DEFAULT : [...new Set(ids)];
 }
 
 /** The address's form of columns; empty for the default ones. */
 export function columnsText(ids: readonly string[]): string {
-  return ids.join() === DEFAULT.join() ? '' : ids.join();
+  return ids.join() === DEFAULT.join() ? '' : listText(ids);
 }
 
 export const BUILT_IN_COLUMNS: readonly (readonly [id: string, title: string])[] = BUILT_IN.map(

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
 import { Menu } from '../../components/menu.ts';
+import { listText } from '../../compute/list-text.ts';
 import { OUTCOMES, type Outcome } from '../../compute/outcome.ts';
 import { RUN_FIELDS, type RunGroup } from '../../compute/run-query.ts';
 import type { RunsReply, RunsSummary } from '../../server/reader/run-reader.ts';
@@ -43,7 +44,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   const [range, setRange] = useState<Range>([0, PAGE_ROWS]);
   const show = (next: Range) => setRange(now => (now[0] === next[0] && now[1] === next[1] ? now : next));
   const [version, setVersion] = useState(0);
-  const query = { q: wanted, sort, settings: settingColumns(ids).join() };
+  const query = { q: wanted, sort, settings: listText(settingColumns(ids)) };
   const { rows, total, matching, error } = useRows(query, range, version);
   const { value: summary = NO_SUMMARY } = useData<RunsSummary>(rows && 'run-summary', {
     q: wanted || undefined,
