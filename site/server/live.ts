@@ -1,11 +1,14 @@
+import { type FSWatcher, watch } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { RUN_FILES } from '../../shared/run-folder/run-files.ts';
 import { objectOn, readLines } from './reader/lines.ts';
 import { type FoundRun, openRunFile } from './reader/run-folders.ts';
 import type { RunReader } from './reader/run-reader.ts';
 
-/** Milliseconds between two looks at a run's files. */
+/** Milliseconds between two looks at a run's files without a notice of the system: network disks give none. */
 const LOOK_EVERY_MS = 250;
+/** Milliseconds from a notice to the look, so that a row written in parts is one look. */
+const LOOK_SOON_MS = 20;
 /** A comment line that keeps the connection open through proxies. */
 const KEEP_OPEN_MS = 15_000;
 const MAX_STREAMS = 512;
@@ -33,6 +36,8 @@ class WatchedRun {
   readonly #members = new Set<PassThrough>();
   readonly #streams = new Set<PassThrough>();
   readonly #timer: NodeJS.Timeout;
+  readonly #notices: FSWatcher | undefined;
+  #soon: NodeJS.Timeout | undefined;
   /** First byte of the metrics that the streams lack; undefined before the first stream has joined. */
   #offset: number | undefined;
   #inode = 0;
@@ -44,7 +49,14 @@ class WatchedRun {
   constructor(run: FoundRun, reader: RunReader) {
     this.#run = run;
     this.#reader = reader;
-    this.#timer = setInterval(() => this.#offset !== undefined && void this.#look(), LOOK_EVERY_MS);
+    const look = () => this.#offset !== undefined && void this.#look();
+    this.#timer = setInterval(look, LOOK_EVERY_MS);
+    this.#notices = noticesOf(run.path, () => {
+      this.#soon ??= setTimeout(() => {
+        this.#soon = undefined;
+        look();
+      }, LOOK_SOON_MS);
+    });
   }
 
   /** @param from first byte of the metrics that the page lacks */
@@ -73,6 +85,8 @@ class WatchedRun {
     this.#members.delete(stream);
     if (this.#members.size > 0) return false;
     clearInterval(this.#timer);
+    clearTimeout(this.#soon);
+    this.#notices?.close();
     return true;
   }
 
@@ -156,6 +170,15 @@ class WatchedRun {
     } finally {
       await file.handle.close();
     }
+  }
+}
+
+/** Notices of changes in a folder; undefined where the system has none left or the folder is gone. */
+function noticesOf(folder: string, notice: () => void): FSWatcher | undefined {
+  try {
+    return watch(folder, notice).on('error', () => undefined);
+  } catch {
+    return undefined;
   }
 }
 

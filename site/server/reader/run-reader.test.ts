@@ -363,6 +363,21 @@ t.test('200 pages that watch a run hear of each row once, wherever they begin', 
   for (const stream of [...streams, late]) stream.destroy();
 });
 
+t.test('a row is sent when the system reports the change, not when it is time to look', async t => {
+  t.intercept(globalThis, 'setInterval', { value: () => undefined });
+  const root = t.testdir();
+  const file = join(writeSampleRun(root, 'a', { steps: 3 }), 'metrics.jsonl');
+  const reader = new RunReader(root);
+  const live = new LiveRuns(reader);
+  t.teardown(() => live.close());
+  const stream = live.open((await reader.find('a'))!, statSync(file).size)!;
+  await heard(stream, 'event: files');
+  appendFileSync(file, '{"step":99,"tr');
+  appendFileSync(file, 'ain/return":1}\n');
+  t.match(await heard(stream, '"step":99'), /"train\/return":1/);
+  stream.destroy();
+});
+
 t.test('pages hear that the folder of their run is gone, and that it is back', async t => {
   const root = t.testdir();
   const folder = writeSampleRun(root, 'a', { steps: 3 });
