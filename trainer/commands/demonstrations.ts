@@ -15,6 +15,7 @@ import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
 import { writeJsonLines } from '../tracking/jsonlines.ts';
 import { openProgress, type Progress, shownShare } from '../tracking/progress.ts';
+import { findServerSoon } from '../training/setup/find-server.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
 import { hasWeights, openPlayer } from './evaluate/players.ts';
 import { stopRequests } from './processes/stop-signal.ts';
@@ -100,6 +101,7 @@ export async function demonstrations(
     firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
   });
   const seed = mixSeed(settings.seed, PURPOSE.demonstrations);
+  await findServerSoon(settings, progress.warn, stop);
   await using table = closing(await openTable(settings, player, options.policy, progress, stop));
   const { context } = table;
   const episodes = await table.play(plans, seed);

@@ -16,6 +16,7 @@ import { textTable } from '../tracking/text-table.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder } from '../training/run-folder/run-folder.ts';
+import { findServerSoon } from '../training/setup/find-server.ts';
 import { openPolicy, openReference, withCritic } from '../training/setup/open-policy.ts';
 import { referenceFolder } from '../training/setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, sampledAgent } from '../training/setup/run-context.ts';
@@ -168,6 +169,7 @@ export async function diagnoseCheckpoint(
   stop: AbortSignal,
 ): Promise<CheckpointDiagnosis> {
   const { state } = checkpoint;
+  await findServerSoon(settings, warn, stop);
   await using context = closing(await openRunContext(settings, checkpoint.policy, warn, stop));
   const actor = await openPolicy(settings, context, checkpoint.policy);
   const opened = await withCritic(settings, actor, checkpoint.policy).catch(async error => {

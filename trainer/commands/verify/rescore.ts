@@ -69,6 +69,7 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
         after.push(await withHookRewards(episode, hook));
       } catch (error) {
         if (!(error instanceof RewardFault)) throw error;
+        if (!fault) console.error(`${episode.episodeId} has no reward: ${error.message}`);
         fault ??= error;
         after.push(undefined);
       }
@@ -108,7 +109,6 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
   if (lines.length === 0 && fault) throw fault;
   if (options.out !== undefined) writeJsonLines(resolve(options.out), lines);
   console.log(options.json ? JSON.stringify(rows, null, 1) : rescoredText(rows, process.stdout.columns));
-  if (fault) console.error(`the first of the episodes without a reward: ${fault.message}`);
   return 0;
 }
 

@@ -2,6 +2,7 @@ import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { Json } from '../../../shared/json.ts';
+import { freePort } from '../../../test/free-port.test-data.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
@@ -163,6 +164,13 @@ t.test(
     const text = reportText(await verifyRun(other, openRunFolder(other.path).settings, parts));
     t.match(text, /100 % of \d+ checks/);
     t.match(text, /not checked 1 times, update: there is no checkpoint of iteration 1/);
+    const stored = openRunFolder(other.path).settings;
+    const away = {
+      ...stored,
+      servers: [{ ...stored.servers[0], url: `http://127.0.0.1:${await freePort()}` }],
+      rollout: { ...stored.rollout, server_patience_s: 0 },
+    };
+    await t.rejects(verifyRun(other, away, parts), /nothing listens there\)\nStart one in another terminal/);
   },
 );
 
@@ -234,6 +242,13 @@ t.test(
     const penalties = record.turns.reduce((sum: number, turn: { penalty: number }) => sum + turn.penalty, 0);
     t.ok(Math.abs(lines[0].rescored - (record.turns.length + penalties)) < 1e-9);
     t.equal(readFileSync(join(run.trajectories, 'train-000001.jsonl'), 'utf8'), before);
+    const said = t.capture(console, 'error');
     await t.rejects(rescoreCommand(run.path, { reward: join(folder, 'broken.ts') }), /no idea/);
+    t.same(
+      said().map(({ args }) => /^Lake\/\S+ has no reward: .*no idea/.test(args[0])),
+      [true],
+      'the first failure is reported when it happens',
+    );
+    await t.rejects(rescoreCommand(run.path, { reward: join(folder, 'x.ts') }), /there is no file .*x\.ts/);
   },
 );

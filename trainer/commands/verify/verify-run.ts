@@ -26,6 +26,7 @@ import { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import { runIteration } from '../../training/iteration/iteration.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
+import { findServerSoon } from '../../training/setup/find-server.ts';
 import { openPolicy, openReference, withCritic } from '../../training/setup/open-policy.ts';
 import { prepareOptimizer } from '../../training/setup/open-run.ts';
 import { referenceFolder } from '../../training/setup/refreshed-reference.ts';
@@ -85,6 +86,7 @@ export async function verifyRun(
   }
   const checkpoint = latestCheckpoint(run);
   if (!checkpoint) throw new Error(`${run.path} has no checkpoint yet, and its tokenizer lies there`);
+  await findServerSoon(settings, note, stop);
   await using context = closing(await openRunContext(settings, checkpoint.policy, note, stop));
   const reports: StepReport[] = [];
   for (const { kind, step } of steps) {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { type HookEpisode, RewardFault, type RewardHook } from './reward-hook.ts';
@@ -35,9 +36,11 @@ export class FileReward implements RewardHook {
   #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
+  /** @throws Error where there is no such file */
   constructor(settings: FileRewardSettings) {
     this.#settings = settings;
     this.name = resolve(settings.file);
+    if (!existsSync(this.name)) throw new Error(`there is no file ${this.name} with a function \`reward\``);
     this.mode = settings.mode;
   }
 

@@ -44,6 +44,11 @@ t.test('a file rewards the last turn, or each turn, in addition or instead', asy
   t.same(rewardsOf(EPISODE), [1, 2], 'the episode itself stays as it was');
 });
 
+t.test('a file that does not exist is named before an episode is played', async t => {
+  const settings = { mode: 'add' as const, timeoutMs: 60_000, memoryMb: 64 };
+  t.throws(() => new FileReward({ ...settings, file: 'nowhere.ts' }), /there is no file .*\/nowhere\.ts/);
+});
+
 t.test('what a file does wrong costs its episode and names the file', async t => {
   const wrong = async (code: string, message: RegExp) =>
     t.rejects(withHookRewards(EPISODE, fileHook(t, code)), message);

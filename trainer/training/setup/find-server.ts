@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { request } from 'undici';
 import { ENV_SERVER } from '../../../shared/program.ts';
+import { shownDuration } from '../../tracking/progress.ts';
 
 /** Time limit of one request to a server, and the pause between two. */
 const LOOK_MS = 1500;
 const PAUSE_MS = 500;
+/** Patience of commands that a person waits for. */
+const COMMAND_PATIENCE_S = 10;
 
 /** Settings of a run that finding a server uses. */
 interface ServersToFind {
@@ -19,7 +22,7 @@ interface ServersToFind {
  * @throws Error when none answers within `rollout.server_patience_s`; the signal's reason when it is aborted
  */
 export async function findServer(
-  { servers, rollout }: ServersToFind,
+  { servers, rollout: { server_patience_s: patience } }: ServersToFind,
   note: (text: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
@@ -32,10 +35,21 @@ export async function findServer(
       .map(({ url }, i) => `no environment server answers at ${url} (${failures[i]})`)
       .join('\n');
     const start = `Start one in another terminal: ${ENV_SERVER} --port ${portOf(servers[0].url)}`;
-    if (performance.now() - since > 1000 * rollout.server_patience_s) throw new Error(`${missing}\n${start}`);
-    if (look === 0) note(`${missing}\n${start}\nWaiting for it; Ctrl-C gives up.`);
+    if (performance.now() - since > 1000 * patience) throw new Error(`${missing}\n${start}`);
+    if (look === 0)
+      note(`${missing}\n${start}\nWaiting for it for up to ${shownDuration(patience)}; Ctrl-C gives up.`);
     await sleep(PAUSE_MS, undefined, { signal });
   }
+}
+
+/** {@link findServer} for commands that a person waits for: it gives up after ten seconds. */
+export function findServerSoon(
+  { servers, rollout }: ServersToFind,
+  note: (text: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const server_patience_s = Math.min(COMMAND_PATIENCE_S, rollout.server_patience_s);
+  return findServer({ servers, rollout: { server_patience_s } }, note, signal);
 }
 
 /** Why a server does not answer; undefined if it answers at all. */
