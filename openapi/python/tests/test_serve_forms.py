@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -208,3 +209,34 @@ class Pixels(Corridor):
 def test_observations_too_large_for_a_text_are_refused_at_the_start() -> None:
     with pytest.raises(UnusableWorld, match="an observation of Pixels takes .* wrap the environment"):
         definition(Pixels)
+
+
+class Waits:
+    """Answer after a wait."""
+
+    actions = ["on", "off"]
+
+    async def reset(self, seed: int) -> str:
+        self.loop = asyncio.get_running_loop()
+        return f"seed {seed}"
+
+    async def step(self, action: str) -> tuple[str, float, bool]:
+        await asyncio.sleep(0)
+        return action, float(asyncio.get_running_loop() is self.loop), True
+
+    async def valid_actions(self) -> list[str]:
+        return ["off"]
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_async_methods_run_in_the_loop_of_their_environment() -> None:
+    world = WorldSource(Waits).make()
+    assert world.reset(3) == {"observation": "seed 3", "valid_actions": ["off"], "info": {}}
+    assert world.step("off") == {
+        **{"observation": "off", "reward": 1, "terminated": True, "truncated": False, "valid_actions": ["off"]},
+        "info": {"success": True},
+    }
+    world.close()
+    assert world.env.closed and world.env.loop.is_closed()

@@ -257,9 +257,11 @@ def summary(derived: Derived, own: str, registration: Registration | None, done:
     """What a service says when it is ready."""
     definition = derived.definition
     space = definition["action_space"]
-    actions = ", ".join(space["names"][:12]) if space["type"] == "Discrete" else f"{space['type']}, e.g. "
-    if space["type"] != "Discrete":
-        actions += repr(definition["example_action"])[:80]
+    if space["type"] == "Discrete":
+        more = len(space["names"]) - 12
+        actions = ", ".join(space["names"][:12]) + (f" and {more} more" if more > 0 else "")
+    else:
+        actions = f"{space['type']}, e.g. {repr(definition['example_action'])[:80]}"
     capabilities = definition["capabilities"]
     lines = [
         f"{definition['title']} is served at {own} (Ctrl-C stops it)",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,7 @@ class World:
         self.takes_seed = self.is_gymnasium or _takes_seed(env.reset)
         self.actions = self._actions(source)
         self._seen: dict[str, Json] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def _actions(self, source: WorldSource) -> ActionForm:
         space = getattr(self.env, "action_space", None)
@@ -178,9 +180,9 @@ class World:
         """Begins an episode and gives the reply to it."""
         with faults_of(f"{self.name}.reset"):
             if self.is_gymnasium or (self.takes_seed and seed is not None):
-                result = self.env.reset(seed=seed)
+                result = self._awaited(self.env.reset(seed=seed))
             else:
-                result = self.env.reset()
+                result = self._awaited(self.env.reset())
         observation: Any = result
         info: Mapping[str, Any] = {}
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
@@ -197,7 +199,7 @@ class World:
             refused = {"action_is_valid": False, "action_is_effective": False, "action_error": str(error)[:300]}
             return {**self._seen, "reward": 0, "terminated": False, "truncated": False, "info": refused}
         with faults_of(f"{self.name}.step"):
-            result = self.env.step(member)
+            result = self._awaited(self.env.step(member))
         with faults_of(f"{self.name}.step"):
             observation, reward, terminated, truncated, info = _outcome_of(result)
             self._seen = self._shown(observation, info)
@@ -214,14 +216,14 @@ class World:
     def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Json]:
         shown: dict[str, Json] = {"observation": self._observation(observation)}
         listing = getattr(self.base, "valid_actions", None)
-        given = listing() if callable(listing) else next((info[key] for key in _VALID_KEYS if key in info), None)
+        given = self._awaited(listing()) if callable(listing) else next((info[key] for key in _VALID_KEYS if key in info), None)
         if given is not None:
             shown["valid_actions"] = self.actions.valid(given)
         return shown
 
     def _observation(self, value: Any) -> Json:
         if getattr(self.env, "render_mode", None) == "ansi":
-            drawing = self.env.render()
+            drawing = self._awaited(self.env.render())
             return {"text": drawing_of("\n".join(drawing) if isinstance(drawing, list) else str(drawing))}
         if isinstance(value, str):
             return value
@@ -232,9 +234,24 @@ class World:
 
     def close(self) -> None:
         close = getattr(self.env, "close", None)
-        if callable(close):
-            with faults_of(f"{self.name}.close"):
-                close()
+        try:
+            if callable(close):
+                with faults_of(f"{self.name}.close"):
+                    self._awaited(close())
+        finally:
+            if self._loop is not None:
+                self._loop.close()
+
+    def _awaited(self, result: Any) -> Any:
+        """The result of a call; coroutines of ``async`` methods run to their end in the environment's own loop."""
+        if not inspect.isawaitable(result):
+            return result
+        self._loop = self._loop or asyncio.new_event_loop()
+        return self._loop.run_until_complete(_result_of(result))
+
+
+async def _result_of(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 def _names_of(base: Any) -> list[str] | None:
