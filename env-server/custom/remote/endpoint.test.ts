@@ -1,11 +1,12 @@
 import { createServer } from 'node:http';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { mock } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../../test/free-port.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { Problem } from '../../problems.ts';
-import { Endpoint } from './endpoint.ts';
+import { Endpoint, type EndpointAccess } from './endpoint.ts';
 import { NetworkGuard } from './guard.ts';
 import { RemoteNetwork } from './network.ts';
 import { listen, localNetwork, testService } from './service.test-data.ts';
@@ -224,6 +225,50 @@ t.test('the timeout of a request starts when it gets its connection', async t =>
     [],
     '1.5 s of work for two connections',
   );
+});
+
+t.test('a service that serves one connection at a time is played with connections: 1', async t => {
+  // The next connection is served when the last has closed, as in a loop of accept and read.
+  const closed: (() => void)[] = [];
+  let busy = false;
+  let connections = 0;
+  const service = await testService(t, () => ({ body: {} }));
+  const serial = createTcpServer({ pauseOnConnect: true }, socket => {
+    connections++;
+    const begin = () => {
+      busy = true;
+      const behind = connect(service.port, '127.0.0.1');
+      socket.pipe(behind).pipe(socket);
+      for (const end of [socket, behind]) end.on('error', () => end.destroy());
+      socket.on('close', () => {
+        behind.destroy();
+        busy = false;
+        closed.shift()?.();
+      });
+    };
+    if (busy) closed.push(begin);
+    else begin();
+  });
+  await new Promise<void>(resolve => serial.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => serial.close());
+  const url = `http://127.0.0.1:${(serial.address() as AddressInfo).port}`;
+  const network = localNetwork(t);
+  const all = (access: EndpointAccess) => {
+    const endpoint = new Endpoint('test/E-v0', access, network);
+    return Promise.allSettled(Array.from({ length: 40 }, () => endpoint.ask('POST', 'step', {})));
+  };
+  const replies = await all({ url, connections: 1 });
+  t.same(
+    replies.filter(({ status }) => status === 'rejected'),
+    [],
+  );
+  t.equal(connections, 1);
+  const refused = (await all({ url, timeout_ms: 300 })).find(({ status }) => status === 'rejected');
+  t.match((refused as PromiseRejectedResult).reason, {
+    code: 'remote_failed',
+    message:
+      /within 300 ms, with \d+ other requests open; for a service that serves one connection at a time set "connections": 1/,
+  });
 });
 
 t.test('a service that hangs leaves connections to the services of other owners', async t => {

@@ -74,7 +74,10 @@ export class Endpoint {
   readonly network: RemoteNetwork;
   readonly #base: URL;
   readonly #breaker: CircuitBreaker;
-  readonly #connections: number;
+  /** Most connections; absent where the definition names none. */
+  readonly #connections: number | undefined;
+  /** Requests in progress. */
+  #open = 0;
   readonly #slots: SlotGroup;
   readonly #given: Headers;
   #headers: { readonly [name: string]: string } | undefined;
@@ -92,8 +95,8 @@ export class Endpoint {
     this.name = name;
     this.network = network;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
-    this.#connections = access.connections ?? DEFAULT_CONNECTIONS;
-    this.#slots = network.slots(owner, this.#connections);
+    this.#connections = access.connections;
+    this.#slots = network.slots(owner, this.#connections ?? DEFAULT_CONNECTIONS);
     this.#base = baseOf(access.url);
     this.#given = headersOf(access.headers);
     this.#breaker = new CircuitBreaker(now);
@@ -198,7 +201,7 @@ export class Endpoint {
     return this.attempt(repeatable, async signal => {
       const url = this.url(route);
       this.network.guard.checkUrl(url);
-      const reply = await this.network.send(url, {
+      const request = {
         method,
         headers: {
           ...this.headers,
@@ -210,7 +213,8 @@ export class Endpoint {
         signal,
         headersTimeout: this.timeoutMs,
         bodyTimeout: this.timeoutMs,
-      });
+      };
+      const reply = await this.network.send(url, request, this.#connections);
       const text = await reply.body.text();
       const status = reply.statusCode;
       const what = `${method} ${url.pathname}`;
@@ -243,9 +247,11 @@ export class Endpoint {
    */
   async attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     await this.#takeSlot();
+    this.#open++;
     try {
       return await this.#attempt(repeatable, work);
     } finally {
+      this.#open--;
       this.#slots.release();
     }
   }
@@ -259,7 +265,7 @@ export class Endpoint {
     }
     if (await this.#slots.take(MAX_WAIT_MS)) return;
     throw this.#unavailable(
-      `had no connection free within ${MAX_WAIT_MS / MS_PER_S} s; its definition allows ${this.#connections} (connections)`,
+      `had no connection free within ${MAX_WAIT_MS / MS_PER_S} s; its definition allows ${this.#connections ?? DEFAULT_CONNECTIONS} (connections)`,
       MS_PER_S,
     );
   }
@@ -282,6 +288,12 @@ export class Endpoint {
     const result = await retry(() => work(signal), pauseAfter);
     this.#breaker.succeeded();
     return result;
+  }
+
+  /** Hint for a timeout among other requests. */
+  #crowd(): string {
+    if (this.#open < 2 || this.#connections !== undefined) return '';
+    return `, with ${this.#open - 1} other requests open; for a service that serves one connection at a time set "connections": 1 in its definition`;
   }
 
   /**
@@ -321,7 +333,7 @@ export class Endpoint {
     if (NOT_CONNECTED.has(codeOf(error))) {
       return this.#unavailable(`cannot be reached (${codeOf(error)})`, MS_PER_S);
     }
-    if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms`);
+    if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms${this.#crowd()}`);
     return this.failed(`cannot be understood: ${cause.message || codeOf(error)}`, error);
   }
 }

@@ -39,7 +39,9 @@ export class RemoteNetwork {
   readonly #owners = new Set<string>();
   readonly #slots: Slots;
   /** Loaded with the first request: most servers have no remote environment. */
-  #client: Promise<{ readonly agent: Agent; readonly request: Undici['request'] }> | undefined;
+  #undici: Promise<Undici> | undefined;
+  /** By the most connections to one address; undefined: no limit. */
+  readonly #agents = new Map<number | undefined, Agent>();
 
   /**
    * @param valueBytes largest member of a reply
@@ -70,26 +72,32 @@ export class RemoteNetwork {
     return this.#slots.group(owner, connections);
   }
 
-  /** Sends a request on a connection that the guard allows. */
-  async send(url: URL, options: RequestOptions): Promise<Dispatcher.ResponseData<unknown>> {
-    this.#client ??= this.#open();
-    const { agent, request } = await this.#client;
+  /**
+   * Sends a request on a connection that the guard allows.
+   * @param connections most connections to the address, idle ones included. Without it there is no limit here, because
+   * `slots` limits requests before their timeout starts
+   */
+  async send(
+    url: URL,
+    options: RequestOptions,
+    connections?: number,
+  ): Promise<Dispatcher.ResponseData<unknown>> {
+    this.#undici ??= import('undici');
+    const { Agent, request } = await this.#undici;
+    const agent =
+      this.#agents.get(connections) ??
+      new Agent({
+        connect: { lookup: this.guard.lookup, timeout: CONNECT_TIMEOUT_MS },
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        maxResponseSize: this.longestReplyBytes,
+        ...(connections === undefined ? {} : { connections }),
+      });
+    this.#agents.set(connections, agent);
     return request(url, { ...options, dispatcher: agent });
-  }
-
-  /** Connections are unlimited here: `slots` limits requests before their timeout starts. */
-  async #open() {
-    const { Agent, request } = await import('undici');
-    const agent = new Agent({
-      connect: { lookup: this.guard.lookup, timeout: CONNECT_TIMEOUT_MS },
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      maxResponseSize: this.longestReplyBytes,
-    });
-    return { agent, request };
   }
 
   /** Ends all connections and requests in progress. */
   async close(): Promise<void> {
-    await (await this.#client)?.agent.destroy();
+    await Promise.all([...this.#agents.values()].map(agent => agent.destroy()));
   }
 }
