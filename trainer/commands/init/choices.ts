@@ -13,6 +13,8 @@ const ANSWER_END_TOKENS = 1;
 const EPISODES = 128;
 const DEMONSTRATIONS = 600;
 const TARGET_KL = 0.05;
+/** Largest returns of random play from and to which the value head learns them as they are. */
+const PLAIN_RETURNS = [0.1, 20] as const;
 
 /** Lengths of the policy's prompts and responses, in tokens of its tokenizer. */
 export interface TokenLengths {
@@ -47,6 +49,8 @@ export interface Choices {
   readonly learningRate: Choice<number>;
   readonly steps: Choice<number>;
   readonly groups: Choice<number>;
+  /** Factor of rewards; absent where they have a usual size. */
+  readonly rewardScale?: Choice<number>;
 }
 
 /** Results of random play. */
@@ -111,6 +115,21 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     },
     steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
+    ...rewardScale(survey),
+  };
+}
+
+/** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */
+function rewardScale(survey: Survey): Pick<Choices, 'rewardScale'> {
+  const [least, most] = PLAIN_RETURNS;
+  const largest = Math.max(...baselineOf(survey).returns.map(Math.abs));
+  if (largest === 0 || (largest >= least && largest <= most)) return {};
+  const value = 10 ** -Math.round(Math.log10(largest));
+  return {
+    rewardScale: {
+      value,
+      reason: `random play returned up to ${Number(largest.toPrecision(3))}: values are learned near 1`,
+    },
   };
 }
 

@@ -100,6 +100,7 @@ t.test('an environment becomes a config with a reason for each choice, and the s
     tags: { Yes: { env_id: 'Yes-v0', config: { pay: 2 }, max_turn: 4, max_actions_per_turn: 1 } },
     rollout: { prompt: 'compact', constrained: true, response_length: 3, env_groups: 128, group_size: 1 },
     warm_start: { policy: 'random' },
+    algorithm: { reward_scale: 1 },
   });
   const success = settings.tags.Yes.random_success!;
   t.ok(success > 0.2 && success < 0.8, `random play succeeds in ${success}`);
@@ -110,7 +111,7 @@ t.test('an environment becomes a config with a reason for each choice, and the s
   }
   t.match(printed, /rewards of a step from 0 to 10/);
   t.match(printed, /Random play succeeds in \d+ % of 64 episodes, with a return of \d\.\d+ in 3 steps\./);
-  t.match(printed, /iterations of about \d+\.\d s on this machine/);
+  t.match(printed, /iterations of about \d.* on this machine/);
   t.match(printed, new RegExp(`Success to beat: ${(100 * success).toFixed(0)} %`));
   t.match(printed, /npm run trainer -- train .*made\.yaml\n/);
 });
@@ -127,11 +128,23 @@ t.test('episodes that are too long to read as a whole are shown one observation 
   const { out, text, printed } = await initialized(t, url, 'Long-v0');
   const turns = loadRunSettings(out);
   t.match(turns.rollout, { context_mode: 'single_turn', max_context_window: 1 });
+  t.match(
+    [whole, turns].map(({ algorithm }) => algorithm.across_samples),
+    [false, true],
+    'each turn its own reward',
+  );
   const response = whole.rollout.response_length;
   const turn = whole.policy.context / 3 - response;
   t.equal(turns.policy.context, Math.ceil(1.25 * turn) + response, 'room for one turn and its response');
   t.match(text, /max_context_window: 1 # a whole episode may have \d+ tokens; up to 256 /);
   t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
+});
+
+t.test('rewards of an unusual size are scaled to returns near 1', async t => {
+  const url = await served(t, environment('Pays-v0'));
+  const { out, text } = await initialized(t, url, 'Pays-v0', 'pay=1000000');
+  t.equal(loadRunSettings(out).algorithm.reward_scale, 1e-6);
+  t.match(text, / reward_scale: 1\.0e-6 # random play returned up to 3000000: /);
 });
 
 t.test(

@@ -3,8 +3,8 @@ import { request } from 'undici';
 import { ENV_SERVER } from '../../../shared/program.ts';
 import { shownDuration } from '../../tracking/progress.ts';
 
-/** Time limit of one request to a server, and the pause between two. */
-const LOOK_MS = 1500;
+/** Time limit of one request to a server, which may be busy, and the pause between two. */
+const LOOK_MS = 5000;
 const PAUSE_MS = 500;
 /** Patience of commands that a person waits for. */
 const COMMAND_PATIENCE_S = 10;
