@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import { parse } from 'yaml';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { presetText } from '../../compute/preset-text.ts';
+import { parseYaml } from './run-config.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
 
@@ -133,7 +133,7 @@ function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
 
 /** @throws Error naming the entry and key that is wrong */
 async function readPublished(file: string): Promise<LeaderboardRow[]> {
-  const entries: unknown = parse(await readFile(file, 'utf8'), { maxAliasCount: 0 });
+  const entries: unknown = parseYaml(await readFile(file, 'utf8'));
   if (!Array.isArray(entries)) throw new Error(`${file}: a list of results is wanted`);
   return entries.map((entry, i) => {
     const given = object(entry);

@@ -1,5 +1,4 @@
 import { relative, resolve } from 'node:path';
-import { parse } from 'yaml';
 import { RecentMap } from '../../../shared/recent-map.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
@@ -13,7 +12,8 @@ import { RunControl } from './control.ts';
 import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
-import { type FoundRun, RunFolders, readRunJson, readRunText } from './run-folders.ts';
+import { parseYaml, readConfig } from './run-config.ts';
+import { type FoundRun, RunFolders, readRunJson } from './run-folders.ts';
 import {
   MAX_STATUS_BYTES,
   type RunRow,
@@ -27,7 +27,6 @@ import { type EpisodeReply, type SearchHit, Trajectories, type TrajectoryFile } 
 
 /** Number of runs with metrics in memory. */
 const MAX_TABLES = 8;
-const MAX_CONFIG_BYTES = 1024 * 1024;
 /** Points of a metric that are handed out: two for each pixel of a wide chart. */
 const MAX_POINTS = 2048;
 /** Longest time of a search. */
@@ -138,7 +137,7 @@ export class RunReader {
     if (!run) return undefined;
     const [row, text, status, files, metrics] = await Promise.all([
       this.row(run),
-      readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config),
+      readConfig(run),
       readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status),
       this.#trajectories.files(run),
       this.table(run),
@@ -230,7 +229,7 @@ function endsIn(status: unknown): { readonly ends?: EndMeanings } {
 
 function yamlOf(text: string | undefined): unknown {
   try {
-    return text === undefined ? null : withoutTokens(parse(text, { maxAliasCount: 0 }));
+    return text === undefined ? null : withoutTokens(parseYaml(text));
   } catch {
     return null;
   }

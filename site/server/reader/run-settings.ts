@@ -1,11 +1,9 @@
-import { parse } from 'yaml';
 import { RecentMap } from '../../../shared/recent-map.ts';
-import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
-import { type FoundRun, mapped, readRunText } from './run-folders.ts';
+import { parseYaml, readConfig } from './run-config.ts';
+import { type FoundRun, mapped } from './run-folders.ts';
 
-const MAX_CONFIG_BYTES = 1024 * 1024;
 /** Different keys of all runs that are remembered. */
 const MAX_KEYS = 5000;
 /** Names of queries that are remembered with the key that each means. */
@@ -29,7 +27,7 @@ export class RunSettings {
   async read(runs: readonly FoundRun[]): Promise<void> {
     await mapped(runs, async run => {
       if (this.#known.get(run.id)?.changedMs === run.changedMs) return;
-      const all = settingsOf(await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config));
+      const all = settingsOf(await readConfig(run));
       const settings = all.size > MAX_SETTINGS ? new Map([...all].slice(0, MAX_SETTINGS)) : all;
       for (const key of settings.keys()) {
         if (this.#keys.size >= MAX_KEYS || this.#keys.has(key)) continue;
@@ -75,7 +73,7 @@ function settingsOf(text: string | undefined): Settings {
   const settings = flatSettings(text);
   if (settings) return settings;
   try {
-    return new Map(flattened(parse(text, { maxAliasCount: 0 })));
+    return new Map(flattened(parseYaml(text)));
   } catch {
     return new Map();
   }

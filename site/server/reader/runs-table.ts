@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import { parse } from 'yaml';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
 import {
@@ -22,11 +21,11 @@ import {
 } from '../../compute/run-query.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
 import { RunAnnotations } from './annotations.ts';
-import { type FoundRun, mapped, type RunFolders, readRunJson, readRunText } from './run-folders.ts';
+import { parseYaml, readConfig } from './run-config.ts';
+import { type FoundRun, mapped, type RunFolders, readRunJson } from './run-folders.ts';
 import { RunSettings } from './run-settings.ts';
 
 export const MAX_STATUS_BYTES = 1024 * 1024;
-const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 /** Validations of a row of the table, enough for its small curve. */
 const MAX_ROW_VALIDATIONS = 100;
@@ -259,13 +258,13 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
 /** Row of a run of an earlier version, without `status.json`. */
 async function rowOfConfig(run: FoundRun): Promise<RunRow> {
   const row = emptyRow(run);
-  const config = await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);
+  const config = await readConfig(run);
   const summary = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.summary)) as
     | { readonly [key: string]: unknown }
     | undefined;
   let settings: { readonly [key: string]: unknown } = {};
   try {
-    settings = (parse(config ?? '', { maxAliasCount: 0 }) ?? {}) as typeof settings;
+    settings = (parseYaml(config ?? '') ?? {}) as typeof settings;
   } catch {
     return row;
   }

@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parse } from 'yaml';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { type SignedEpisode, signedEpisode } from '../../../shared/run-folder/signed-episode.ts';
@@ -17,9 +16,9 @@ import {
 } from '../../../shared/run-folder/signed-result.ts';
 import { VERSION } from '../../../shared/version.ts';
 import { objectOn, readLines } from './lines.ts';
+import { parseYaml, readConfig } from './run-config.ts';
 import { type FoundRun, mapped, openRunFile, type RunFolders, readRunText } from './run-folders.ts';
 
-const MAX_CONFIG_BYTES = 1024 * 1024;
 const MAX_AUTHORS_BYTES = 1024 * 1024;
 const MAX_LINE_BYTES = 4 * 1024 * 1024;
 /** Longest time in which the episodes of a run are played again. */
@@ -257,11 +256,11 @@ function resultIn(text: string): RunResult {
 
 /** A result belongs to the run with this config. */
 async function checkConfig(run: FoundRun, result: RunResult): Promise<void> {
-  const text = await readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);
+  const text = await readConfig(run);
   let config: { readonly run?: { readonly name?: unknown } };
   let hash: string;
   try {
-    config = parse(text ?? '', { maxAliasCount: 0 });
+    config = parseYaml(text ?? '') as typeof config;
     hash = configHash(config);
   } catch (error) {
     throw new Refused(`config.yaml cannot be read: ${(error as Error).message}`);
