@@ -1,7 +1,9 @@
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
+import { MAX_REPLY_BYTES } from './reply.ts';
 import { EnvServer } from './server.ts';
 
 /** A server that answers every frame and request with a text that a function makes for its id. */
@@ -24,6 +26,8 @@ async function hostile(t: Test, answer: (id: unknown) => string, transport: 'web
   t.teardown(() => server.close());
   return server;
 }
+
+const LONG_MS = 120_000;
 
 const STEP = {
   session_id: 's',
@@ -99,11 +103,89 @@ for (const transport of ['websocket', 'http'] as const) {
 t.test('a frame that is not an object is refused by name', async t => {
   for (const frame of ['null', '7', '"x"', '[]', '{"id":null,"ok":false,"error":null}']) {
     const server = await hostile(t, () => frame, 'websocket');
-    const settings = { socket: { replyTimeoutMs: 50 }, retry: { patienceMs: 50, attempts: 1 } };
+    const isSilent = frame.startsWith('{') || frame === '[]';
+    const socket = { replyTimeoutMs: isSilent ? 50 : LONG_MS };
+    const settings = { socket, retry: { patienceMs: 50, attempts: 1 } };
     const impatient = new EnvServer({ url: server.name, ...settings });
     t.teardown(() => impatient.close());
     const error = (await impatient.batched('step', STEP_INPUT).catch(error => error)) as Error;
     // What has the form of a frame and answers nothing is not waited for any longer than others.
-    t.match(error.name, frame.startsWith('{') || frame === '[]' ? 'ReplyTimeout' : 'BadReply', frame);
+    t.match(error.name, isSilent ? 'ReplyTimeout' : 'BadReply', frame);
+  }
+});
+
+/** A client of a server that answers every request with what a function writes. */
+async function answering(t: Test, answer: (response: ServerResponse) => void) {
+  const http = createServer((request, response) => {
+    response.on('error', () => response.destroy());
+    request.resume().on('end', () => answer(response));
+  });
+  await new Promise<void>(resolve => http.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
+  return {
+    /** @param replyTimeoutMs long where the reply comes in time on any machine */
+    step: async (replyTimeoutMs: number) => {
+      const retry = { patienceMs: 50, baseMs: 1, attempts: 2 };
+      const server = new EnvServer({ url, transport: 'http', retry, http: { replyTimeoutMs } });
+      t.teardown(async () => {
+        await server.close();
+        http.closeAllConnections();
+        http.close();
+      });
+      return (await server.batched('step', STEP_INPUT).catch(error => error)) as Error;
+    },
+  };
+}
+
+/** Calls a function until the reply's connection is closed. */
+function withoutEnd(response: ServerResponse, write: () => void): void {
+  const timer = setInterval(write, 20);
+  response.on('close', () => clearInterval(timer));
+}
+
+t.test('a reply that grows without end is late, however often a byte comes', async t => {
+  const { step } = await answering(t, response => {
+    response.writeHead(200);
+    withoutEnd(response, () => response.write(' '));
+  });
+  t.equal((await step(200)).name, 'ReplyTimeout');
+});
+
+t.test('interim replies without end are no reply', async t => {
+  const { step } = await answering(t, response => withoutEnd(response, () => response.writeProcessing()));
+  t.match(await step(LONG_MS), { name: 'ServerUnavailable', message: /interim replies without end/ });
+});
+
+t.test('a reply and a frame beyond the limit in bytes are refused by name', async t => {
+  const chunk = Buffer.alloc(1024 * 1024, ' ');
+  const { step } = await answering(t, response => {
+    Readable.from(Array.from({ length: 101 }, () => chunk)).pipe(response);
+  });
+  const message = /more than 104857600 bytes/;
+  t.match(await step(LONG_MS), { name: 'BadReply', message });
+  const sockets = new WebSocketServer({ host: '127.0.0.1', port: 0 });
+  t.teardown(() => sockets.close());
+  sockets.on('connection', socket => {
+    socket.on('error', () => socket.terminate());
+    socket.on('message', () => socket.send(Buffer.alloc(MAX_REPLY_BYTES + 1)));
+  });
+  await new Promise(resolve => sockets.on('listening', resolve));
+  const url = `http://127.0.0.1:${(sockets.address() as AddressInfo).port}`;
+  const server = new EnvServer({ url, retry: { patienceMs: LONG_MS } });
+  t.teardown(() => server.close());
+  await t.rejects(server.batched('step', STEP_INPUT), { name: 'BadReply', message });
+});
+
+t.test('values nested without end are refused by name', async t => {
+  const deep = (levels: number) => `${'['.repeat(levels)}${']'.repeat(levels)}`;
+  for (const transport of ['http', 'websocket'] as const) {
+    for (const levels of [200, 100_000]) {
+      const answer = (id: unknown) => stepWith({ observation: 'DEEP' })(id).replace('"DEEP"', deep(levels));
+      const server = await hostile(t, answer, transport);
+      await t.rejects(server.batched('step', STEP_INPUT), { name: 'BadReply' }, `${transport} ${levels}`);
+    }
+    const fair = (id: unknown) => stepWith({ observation: 'DEEP' })(id).replace('"DEEP"', deep(64));
+    const server = await hostile(t, fair, transport);
+    t.equal((await server.batched('step', STEP_INPUT)).reward, 1);
   }
 });

@@ -2,8 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { errors, Pool } from 'undici';
 import { WebSocket } from 'ws';
 import { trainerLog } from '../../shared/log.ts';
+import { MAX_REPLY_BYTES } from './reply.ts';
 
 /** The client's requirements of Node or of a browser. */
+
+/** Replies with a status below 200 before the reply itself. */
+const MAX_INTERIM_REPLIES = 16;
 
 export interface HttpSettings {
   readonly connections: number;
@@ -33,7 +37,7 @@ export interface HttpConnections {
   close(): Promise<void>;
 }
 
-export type HttpFailure = 'connect_timeout' | 'reply_timeout' | 'broken';
+export type HttpFailure = 'connect_timeout' | 'reply_timeout' | 'too_large' | 'broken';
 
 export interface SocketOptions {
   readonly protocol: string;
@@ -44,6 +48,8 @@ export interface SocketEvents {
   readonly open: () => void;
   readonly message: (text: string) => void;
   readonly error: (error: Error) => void;
+  /** A frame is larger than {@link MAX_REPLY_BYTES}, and the socket is closed. Browsers do not report it. */
+  readonly tooLarge: () => void;
   /** The server answered the upgrade with a status. Browsers do not report it. */
   readonly refused: (status: number) => void;
   readonly close: (code: number) => void;
@@ -65,11 +71,18 @@ export function openHttp(origin: string, settings: HttpSettings): HttpConnection
     connect: { timeout: settings.connectTimeoutMs },
     headersTimeout: settings.replyTimeoutMs,
     bodyTimeout: settings.replyTimeoutMs,
+    maxResponseSize: MAX_REPLY_BYTES,
   });
   return {
     async request(request) {
-      const { statusCode, headers, body } = await pool.request(request);
-      const text = await body.text();
+      let interim = 0;
+      const onInfo = () => {
+        if (++interim > MAX_INTERIM_REPLIES) throw new Error('interim replies without end');
+      };
+      const { statusCode, headers, body } = await pool.request({ ...request, onInfo });
+      // The pool's own timeout starts again with each byte.
+      const late = setTimeout(() => body.destroy(new errors.BodyTimeoutError()), settings.replyTimeoutMs);
+      const text = await body.text().finally(() => clearTimeout(late));
       return {
         status: statusCode,
         header(name) {
@@ -86,14 +99,21 @@ export function openHttp(origin: string, settings: HttpSettings): HttpConnection
 /** Why a request failed. */
 export function failureOf(error: unknown): HttpFailure {
   if (error instanceof errors.ConnectTimeoutError) return 'connect_timeout';
+  if (error instanceof errors.ResponseExceededMaxSizeError) return 'too_large';
   const isLate = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
   return isLate ? 'reply_timeout' : 'broken';
 }
 
 export function openSocket(url: string, { protocol, token }: SocketOptions, on: SocketEvents): Socket {
   const headers: { [name: string]: string } = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  const socket = new WebSocket(url, protocol, { headers, perMessageDeflate: false });
-  socket.on('error', on.error);
+  const socket = new WebSocket(url, protocol, {
+    headers,
+    perMessageDeflate: false,
+    maxPayload: MAX_REPLY_BYTES,
+  });
+  socket.on('error', (error: NodeJS.ErrnoException) =>
+    error.code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH' ? on.tooLarge() : on.error(error),
+  );
   socket.on('unexpected-response', (_request, response) => on.refused(response.statusCode ?? 0));
   socket.on('close', on.close);
   socket.on('message', data => on.message(String(data)));

@@ -1,4 +1,3 @@
-import { parseJson } from '../../shared/json.ts';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
   type Operation,
@@ -9,7 +8,7 @@ import {
   toItem,
 } from './operations.ts';
 import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
-import { type BatchReply, checkedResult, isProblem, readBatch } from './reply.ts';
+import { type BatchReply, checkedResult, isProblem, parseReply, readBatch, TOO_LARGE } from './reply.ts';
 
 /** Browsers manage the number and lifetime of connections themselves. */
 export type RestTransportSettings = HttpSettings;
@@ -161,7 +160,7 @@ export class RestTransport {
     }
     const { status, text } = reply;
     if (status === 204) return null;
-    const value = parseJson(text);
+    const value = parseReply(text);
     if (value === undefined || (status >= 400 && !isProblem(value))) {
       throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
     }
@@ -179,6 +178,7 @@ export class RestTransport {
     if (failure === 'reply_timeout') {
       return new ReplyTimeout(this.#server, op, this.#settings.replyTimeoutMs);
     }
+    if (failure === 'too_large') return new BadReply(this.#server, op, TOO_LARGE);
     return new ConnectionFailed(this.#server, `the request ${op} broke`, error);
   }
 }

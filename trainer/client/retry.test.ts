@@ -32,6 +32,14 @@ function failing(errors: readonly Error[]): { attempt: () => Promise<string>; ca
   };
 }
 
+t.test('a server cannot ask for more than the patience, or for something that is no number', t => {
+  const delay = (retryAfter: unknown) => retryDelay(problem(500, true, retryAfter as number), 1, FAST, 0.5);
+  t.equal(delay(1e9), FAST.patienceMs);
+  t.equal(delay(30), 30_000);
+  for (const wrong of [-1, 'soon', null, {}, Number.NaN]) t.equal(delay(wrong), delay(undefined), `${wrong}`);
+  t.end();
+});
+
 t.test('failures fall into three kinds', async t => {
   t.equal(classify(new ConnectionFailed(NAME, 'refused')), 'away');
   for (const status of [429, 502, 503]) t.equal(classify(problem(status, true)), 'away');

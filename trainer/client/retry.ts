@@ -101,14 +101,16 @@ export function classify(error: unknown): Failure {
 
 /**
  * Delay before the attempt after `attempt` (from 1): exponential with full jitter, and at least the delay that the
- * server requested.
+ * server requested, up to the patience.
  * @param random uniform in [0, 1)
  */
 export function retryDelay(error: unknown, attempt: number, policy: RetryPolicy, random: number): number {
   const { baseMs: firstMs, maxDelayMs: maxMs } = policy;
   const asked =
     error instanceof ServerProblem || error instanceof FailedRequest ? (error.retryAfterMs ?? 0) : 0;
-  return Math.max(asked, backoffMs({ firstMs, maxMs, jitter: 1 }, attempt, 1 - random));
+  const backoff = backoffMs({ firstMs, maxMs, jitter: 1 }, attempt, 1 - random);
+  // A hostile server may ask for a century, or for something that is no number.
+  return asked > backoff ? Math.min(asked, policy.patienceMs) : backoff;
 }
 
 /**

@@ -1,5 +1,4 @@
 import { retry } from '../../shared/http/retry.ts';
-import { parseJson } from '../../shared/json.ts';
 import {
   BadReply,
   ClientClosed,
@@ -10,7 +9,7 @@ import {
 } from './errors.ts';
 import { type Request, type Schemas, toItem } from './operations.ts';
 import { afterReading, openSocket, repeat, type Socket } from './platform.ts';
-import { type BatchReply, isProblem, readBatch } from './reply.ts';
+import { type BatchReply, isProblem, parseReply, readBatch, TOO_LARGE } from './reply.ts';
 import { type Availability, awayDelay, type RetryPolicy } from './retry.ts';
 
 export interface WebSocketTransportSettings {
@@ -145,6 +144,7 @@ export class WebSocketTransport {
       };
       const options = { protocol: SUBPROTOCOL, token: this.#token };
       const socket: Socket = openSocket(this.#url, options, {
+        tooLarge: () => fail(new BadReply(this.#server, 'a frame', TOO_LARGE)),
         error: error => fail(new ConnectionFailed(this.#server, 'the connection failed', error)),
         refused: status => {
           clearTimeout(timer);
@@ -219,7 +219,7 @@ export class WebSocketTransport {
 
 /** A frame of a server; undefined for a text that is none. */
 function frameOf(text: string): Schemas['ReplyFrame'] | undefined {
-  const frame = parseJson(text);
+  const frame = parseReply(text);
   return typeof frame === 'object' && frame !== null ? (frame as Schemas['ReplyFrame']) : undefined;
 }
 
