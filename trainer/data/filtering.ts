@@ -1,18 +1,29 @@
 import { leafShares } from '../algorithms/advantages/tree/tree.ts';
 import { FILTER_STRATEGIES, STRATEGIES } from '../algorithms/filters/registry.ts';
-import type { FilterScore, FilterSettings, SelectionSettings } from '../algorithms/filters/settings.ts';
+import {
+  FILTER_LOSS_SCALINGS,
+  type FilterLossScaling,
+  type FilterScore,
+  type FilterSettings,
+  type SelectionSettings,
+} from '../algorithms/filters/settings.ts';
 import type { SelectionStrategy } from '../algorithms/filters/strategy.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';
-import { countOnes } from '../algorithms/training-sequence.ts';
-import { filterSettings } from '../config/derived.ts';
+import { countOnes, type TrainingSequence } from '../algorithms/training-sequence.ts';
+import { filterSettings, hasPreferenceLoss } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
 import { groupBy } from './episode-metrics.ts';
-import type { KeptEpisode } from './experience.ts';
+import {
+  type ExperienceSettings,
+  experienceSettings,
+  type KeptEpisode,
+  trainingSequences,
+} from './experience.ts';
 import type { Metrics } from './metrics.ts';
 import { checkComponents, trainedReturn } from './reward-components.ts';
-import { episodeEntropy, type SampleScores } from './scoring.ts';
+import { episodeEntropy, type LaterScores, type SampleScores } from './scoring.ts';
 
 /** Scores up to this size count as zero: all episodes of the group went alike. */
 const ZERO_SCORE = 1e-10;
@@ -284,4 +295,92 @@ export function allEpisodes(episodes: readonly Episode[], { algorithm }: RunSett
 function variation(values: readonly number[]): number {
   const center = values.length === 0 ? 0 : mean(values);
   return center === 0 ? 0 : populationStd(values) / center;
+}
+
+interface SequenceParts extends LaterScores {
+  /** Ids of the tokens that actions are made of, per tag. */
+  readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
+}
+
+/** Kept episodes as sequences: advantages estimated, and scaled by the share of groups that were kept. */
+export function keptSequences(
+  filtered: Filtered,
+  settings: RunSettings,
+  parts: SequenceParts,
+): TrainingSequence[] {
+  if (hasPreferenceLoss(settings)) return pairedSequences(filtered, settings, parts);
+  const { filter } = settings.algorithm;
+  const scale = lossScale(
+    filter.loss_scaling,
+    filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
+  );
+  return trainingSequences(filtered.kept.flat(), experienceSettings(settings, parts.actionTokens), parts).map(
+    sequence => scaled(sequence, scale),
+  );
+}
+
+/**
+ * Pairs of kept episodes as sequences, chosen before rejected. Pairs with an episode of several sequences are left out.
+ */
+function pairedSequences(
+  { kept }: Filtered,
+  settings: RunSettings,
+  parts: SequenceParts,
+): TrainingSequence[] {
+  // Pairs have no advantages: an episode alone could not be whitened or compared.
+  const experience: ExperienceSettings = {
+    ...experienceSettings(settings, parts.actionTokens),
+    advantage: 'reinforce_pp',
+    whiten: false,
+  };
+  return preferencePairs(kept, settings).flatMap(({ chosen, rejected }) => {
+    const [first, second] = [chosen, rejected].map(one => trainingSequences([one], experience, parts));
+    return first.length === 1 && second.length === 1 ? [first[0], second[0]] : [];
+  });
+}
+
+/** Two episodes from one start, one better than the other. */
+interface PreferencePair {
+  readonly chosen: KeptEpisode;
+  readonly rejected: KeptEpisode;
+}
+
+/**
+ * The best and the worst episode of each group by their returns, penalties included; the first among equals. Groups
+ * with a gap of at most `algorithm.preference_gap` between the two have no pair.
+ */
+function preferencePairs(
+  groups: readonly (readonly KeptEpisode[])[],
+  { algorithm }: Pick<RunSettings, 'algorithm'>,
+): PreferencePair[] {
+  return groups.flatMap(group => {
+    const returns = group.map(({ episode }) => trainedReturn(episode, algorithm.reward_components));
+    const [best, worst] = [Math.max(...returns), Math.min(...returns)];
+    if (!(best - worst > algorithm.preference_gap)) return [];
+    return [{ chosen: group[returns.indexOf(best)], rejected: group[returns.indexOf(worst)] }];
+  });
+}
+
+/**
+ * Factor on the advantages of a filtered batch, so that a step on few groups moves less than one on all of them: none 1
+ * · linear kept ratio · sqrt √(kept ratio). Regularizers and value loss are unaffected. Source: RAGEN V2
+ * `filter_loss_scaling`.
+ * @throws RangeError for an unknown mode, listing the valid ones
+ */
+export function lossScale(mode: FilterLossScaling, keptRatio: number): number {
+  switch (mode) {
+    case 'none':
+      return 1;
+    case 'linear':
+      return keptRatio;
+    case 'sqrt':
+      return Math.sqrt(keptRatio);
+    default:
+      throw new RangeError(`no loss scaling "${mode}"; choose one of ${FILTER_LOSS_SCALINGS.join(', ')}`);
+  }
+}
+
+function scaled(sequence: TrainingSequence, factor: number): TrainingSequence {
+  if (factor === 1) return sequence;
+  return { ...sequence, advantages: sequence.advantages.map(advantage => factor * advantage) };
 }

@@ -15,8 +15,7 @@ import {
 import { overriddenSettings } from '../../config/load.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { keptSequences } from '../../data/batch.ts';
-import { filterEpisodes } from '../../data/filtering.ts';
+import { filterEpisodes, keptSequences } from '../../data/filtering.ts';
 import { isBootstrapped } from '../../data/scoring.ts';
 import { type Episode, episodeReturn } from '../../rollout/episode.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';

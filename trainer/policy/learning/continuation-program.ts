@@ -5,8 +5,8 @@ import { decodeContinuations, decodePrefix } from '../../models/shared-prefix.ts
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import type { Executable } from '../../tensor/runtime/runtime.ts';
 import type { ContinuationRequest } from '../policy.ts';
-import { allocateInputs, type BatchInputs } from './batch-inputs.ts';
 import { ROW_BUCKETS, timeBucket } from './micro-batches.ts';
+import { allocateInputs, type BatchInputs } from './sequence-graph.ts';
 import type { ProgramOptions } from './train-program.ts';
 
 interface Compiled {

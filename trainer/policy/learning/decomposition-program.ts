@@ -6,8 +6,8 @@ import {
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable } from '../../tensor/runtime/runtime.ts';
-import { allocateInputs, type BatchInputs } from './batch-inputs.ts';
-import { buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { shapeKey } from './micro-batches.ts';
+import { allocateInputs, type BatchInputs, buildSequenceGraph } from './sequence-graph.ts';
 import {
   fillBatch,
   type GradientBatch,

@@ -17,7 +17,7 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import { allocateInputs } from './batch-inputs.ts';
+import { allocateInputs } from './sequence-graph.ts';
 
 /**
  * Sequences that go through the graph together. They are padded to this many tokens times a power of two; each width is

@@ -1,6 +1,5 @@
 import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import type { BatchShape } from './sequence-graph.ts';
 
 /** Multiples to which shapes are rounded up, so that few programs are compiled. */
 interface Rounding {
@@ -36,6 +35,31 @@ const MAX_PLACES = 4;
 
 /** Default tokens of a micro-batch, padding included: activations of small models stay in the cache. */
 export const DEFAULT_TOKEN_BUDGET = 2048;
+
+/** Rows that one program takes; time t of a row predicts token t + 1 of its sequence. */
+export interface BatchShape {
+  readonly rows: number;
+  /** Tokens of the longest sequence less one: the last token predicts nothing. */
+  readonly time: number;
+  /** Most requested predictions of a row; `time`: all. */
+  readonly predictions: number;
+  /**
+   * Numbers of tokens and predictions where rows are packed: one after the other, with at least one of padding, only at
+   * the end. Null: each row is padded to `time` and `predictions`.
+   */
+  readonly packed: {
+    readonly tokens: number;
+    readonly predictions: number;
+    /** Rows share the tokens with which their prompts begin alike, except the last of a prompt; false when absent. */
+    readonly shared?: boolean;
+  } | null;
+}
+
+/** Names a shape: programs of equal names are the same. */
+export function shapeKey({ rows, time, predictions, packed }: BatchShape): string {
+  const { tokens, predictions: looked, shared = false } = packed ?? {};
+  return [rows, time, predictions, ...(packed ? [tokens, looked, shared] : [])].join();
+}
 
 /** Sequences that go through a program together; fewer than `rows` leave rows empty. */
 export interface MicroBatch extends BatchShape {

@@ -1,8 +1,7 @@
 import type { Executable } from '../../tensor/runtime/runtime.ts';
 import type { Score, ScoreRequest } from '../policy.ts';
-import { allocateInputs, BatchArrays, type BatchInputs } from './batch-inputs.ts';
-import { planMicroBatches } from './micro-batches.ts';
-import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { type BatchShape, planMicroBatches, shapeKey } from './micro-batches.ts';
+import { allocateInputs, BatchArrays, type BatchInputs, buildSequenceGraph } from './sequence-graph.ts';
 import { TokenMasks } from './token-masks.ts';
 import type { ProgramOptions } from './train-program.ts';
 

@@ -1,3 +1,4 @@
+import { countTrained } from '../../algorithms/losses/aggregation.ts';
 import { declareDropout } from '../../models/adapters/dropout.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
@@ -9,36 +10,14 @@ import {
   selectPositions,
   spread,
 } from '../../models/sequence-layout.ts';
-import { GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.ts';
+import { type Graph, GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.ts';
+import type { ScoreRequest } from '../policy.ts';
+import { type BatchShape, commonTimes, type MicroBatch } from './micro-batches.ts';
+import type { TokenMasks } from './token-masks.ts';
 
 /** Most memory of one copy of logits: on the processor, and on a GPU, which needs many rows to be busy. */
 const LOGITS_BYTES = { processor: 2 ** 26, gpu: 2 ** 29 };
 const FLOAT_BYTES = 4;
-
-/** Rows that one program takes; time t of a row predicts token t + 1 of its sequence. */
-export interface BatchShape {
-  readonly rows: number;
-  /** Tokens of the longest sequence less one: the last token predicts nothing. */
-  readonly time: number;
-  /** Most requested predictions of a row; `time`: all. */
-  readonly predictions: number;
-  /**
-   * Numbers of tokens and predictions where rows are packed: one after the other, with at least one of padding, only at
-   * the end. Null: each row is padded to `time` and `predictions`.
-   */
-  readonly packed: {
-    readonly tokens: number;
-    readonly predictions: number;
-    /** Rows share the tokens with which their prompts begin alike, except the last of a prompt; false when absent. */
-    readonly shared?: boolean;
-  } | null;
-}
-
-/** Names a shape: programs of equal names are the same. */
-export function shapeKey({ rows, time, predictions, packed }: BatchShape): string {
-  const { tokens, predictions: looked, shared = false } = packed ?? {};
-  return [rows, time, predictions, ...(packed ? [tokens, looked, shared] : [])].join();
-}
 
 /** A decoder over rows, with the tensors that a loss or a score needs of its predictions. */
 export interface SequenceGraph {
@@ -208,4 +187,150 @@ function packedSum(g: GraphBuilder, x: Tensor, packing: PackedLayout, rows: numb
   const padded = g.reshape(spread(g, column, packing), [rows, -1]);
   const sums = g.broadcastTo(g.sum(padded, [-1], true), padded.shape);
   return g.stopGradient(g.reshape(collect(g, g.reshape(sums, [-1, 1]), packing), x.shape));
+}
+
+/** Arrays for every input of a program, used at every run. */
+export type BatchInputs = { readonly [name: string]: Float32Array | Int32Array };
+
+/** The loss mask has the tokens that are predicted. */
+export type PredictedSequence = Pick<ScoreRequest, 'tokenIds' | 'lossMask' | 'targets'>;
+
+/** Indices of a sequence's tokens and predictions in a program's arrays. */
+interface Placement {
+  /** Index of the token at each of its positions but the last. */
+  readonly tokens: Int32Array;
+  /** Number of positions, from the first on, that it shares with the row before. */
+  readonly shared: number;
+  /** Index of its first prediction. */
+  readonly prediction: number;
+}
+
+export function allocateInputs(graph: Graph): BatchInputs {
+  return Object.fromEntries(
+    [...graph.inputs].map(([name, { dtype, shape }]) => {
+      const size = shape.reduce((a, b) => a * b, 1);
+      return [name, dtype === 'int32' ? new Int32Array(size) : new Float32Array(size)];
+    }),
+  );
+}
+
+/** Writes and reads the arrays of a micro-batch's program. The sequences are its members. */
+export class BatchArrays {
+  readonly #shape: BatchShape;
+  readonly #sequences: readonly PredictedSequence[];
+  readonly #placements: readonly Placement[];
+  /** All predictions have a place, not only the requested ones. */
+  readonly #all: boolean;
+
+  constructor(shape: MicroBatch, sequences: readonly PredictedSequence[]) {
+    this.#shape = shape;
+    this.#sequences = sequences;
+    this.#all = shape.predictions === shape.time;
+    this.#placements = placed(shape, sequences, this.#all);
+  }
+
+  /** Writes the tokens, and targets, positions and masks of masked ones; the rest is 0. */
+  fillTokens(inputs: BatchInputs, masks: TokenMasks | null): void {
+    const { ids, targets, maskRows, positions } = inputs;
+    if (this.#shape.packed !== null) this.#fillPacking(inputs, this.#shape.packed);
+    ids.fill(0);
+    targets?.fill(0);
+    positions?.fill(0);
+    maskRows?.fill(0);
+    masks?.fill(inputs.masks as Float32Array);
+    this.#sequences.forEach(({ tokenIds, lossMask, targets: own = tokenIds }, row) => {
+      const { tokens, shared } = this.#placements[row];
+      for (let t = shared; t < tokens.length; t++) ids[tokens[t]] = tokenIds[t];
+      if (targets !== undefined) this.put(row, own, targets);
+      if (positions !== undefined) {
+        let to = row * this.#shape.predictions;
+        for (let t = 1; t < lossMask.length; t++) if (lossMask[t]) positions[to++] = t - 1;
+      }
+      if (masks !== null) this.put(row, masks.rowsOf(row), maskRows);
+    });
+  }
+
+  /** Writes per-token values of a sequence to its predictions. */
+  put(row: number, source: ArrayLike<number>, target: Float32Array | Int32Array): void {
+    const { lossMask } = this.#sequences[row];
+    let to = this.#placements[row].prediction;
+    for (let t = 1; t < source.length; t++) if (this.#all || lossMask[t]) target[to++] = source[t];
+  }
+
+  /** Reads predictions of a sequence back to the tokens they predict; 0 where the loss mask is. */
+  take(row: number, source: ArrayLike<number>): Float32Array {
+    const { lossMask } = this.#sequences[row];
+    const out = new Float32Array(lossMask.length);
+    let from = this.#placements[row].prediction;
+    for (let t = 1; t < lossMask.length; t++) {
+      if (lossMask[t]) out[t] = source[from];
+      if (this.#all || lossMask[t]) from++;
+    }
+    return out;
+  }
+
+  /** Writes the places of tokens in padded rows; tokens and places without a counterpart are padding. */
+  #fillPacking(inputs: BatchInputs, packed: NonNullable<BatchShape['packed']>): void {
+    const { rows, time, predictions } = this.#shape;
+    const lengths = this.#sequences.map(({ tokenIds }) => tokenIds.length - 1);
+    const { places, tokens } = inputs;
+    places.fill(packed.tokens - 1);
+    tokens.fill(freePlace(lengths, rows, time));
+    lengths.forEach((length, row) => {
+      const { tokens: own, shared } = this.#placements[row];
+      places.set(own, row * time);
+      for (let t = shared; t < length; t++) tokens[own[t]] = row * time + t;
+    });
+    if (this.#all) return;
+    const { asked, askedInverse, askedPlaces, askedTokens } = inputs;
+    const counts = this.#sequences.map(({ lossMask }) => countTrained(lossMask));
+    asked.fill(packed.tokens - 1);
+    askedInverse.fill(packed.predictions - 1);
+    askedPlaces.fill(packed.predictions - 1);
+    askedTokens.fill(freePlace(counts, rows, predictions));
+    this.#sequences.forEach(({ lossMask }, row) => {
+      const { tokens: own, prediction } = this.#placements[row];
+      let count = 0;
+      for (let t = 1; t < lossMask.length; t++) {
+        if (!lossMask[t]) continue;
+        const token = own[t - 1];
+        asked[prediction + count] = token;
+        askedInverse[token] = prediction + count;
+        askedPlaces[row * predictions + count] = prediction + count;
+        askedTokens[prediction + count] = row * predictions + count;
+        count++;
+      }
+    });
+  }
+}
+
+function placed(
+  { time, predictions, packed }: BatchShape,
+  sequences: readonly PredictedSequence[],
+  all: boolean,
+): Placement[] {
+  let [token, prediction, before] = [0, 0, new Int32Array(0)];
+  return sequences.map((sequence, row) => {
+    const length = sequence.tokenIds.length - 1;
+    if (packed === null) {
+      const first = row * time;
+      return {
+        tokens: Int32Array.from({ length }, (_, t) => first + t),
+        shared: 0,
+        prediction: row * predictions,
+      };
+    }
+    const shared = packed.shared && row > 0 ? commonTimes(sequences[row - 1], sequence) : 0;
+    const tokens = Int32Array.from({ length }, (_, t) => (t < shared ? before[t] : token++));
+    const placement = { tokens, shared, prediction };
+    prediction += all ? length : countTrained(sequence.lossMask);
+    before = tokens;
+    return placement;
+  });
+}
+
+/** A place in rows of `width` that a batch of such lengths leaves empty, the last of its row. */
+function freePlace(lengths: readonly number[], rows: number, width: number): number {
+  const shorter = lengths.findIndex(length => length < width);
+  return (shorter === -1 ? rows : shorter + 1) * width - 1;
 }

@@ -19,9 +19,14 @@ import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import { allocateInputs, BatchArrays, type BatchInputs, type PredictedSequence } from './batch-inputs.ts';
-import { type MicroBatch, planMicroBatches } from './micro-batches.ts';
-import { type BatchShape, buildSequenceGraph, shapeKey } from './sequence-graph.ts';
+import { type BatchShape, type MicroBatch, planMicroBatches, shapeKey } from './micro-batches.ts';
+import {
+  allocateInputs,
+  BatchArrays,
+  type BatchInputs,
+  buildSequenceGraph,
+  type PredictedSequence,
+} from './sequence-graph.ts';
 import { TokenMasks } from './token-masks.ts';
 
 export interface ProgramOptions {

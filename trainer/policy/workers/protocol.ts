@@ -4,7 +4,11 @@ import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/choice.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
+import { learnedStore } from '../initial-weights.ts';
+import { DEFAULT_TOKEN_BUDGET } from '../learning/micro-batches.ts';
 import type { DropoutSettings, GradientReport, GradientTask } from '../learning/train-program.ts';
+import { openSequences, workerCount } from '../options.ts';
+import type { PolicyParts } from '../parts.ts';
 import type {
   ContinuationRequest,
   OptimizerSettings,
@@ -50,6 +54,52 @@ export interface WorkerSetup {
   /** Float64 sums of squares by block of the flat gradient. */
   readonly squares: SharedArrayBuffer;
   readonly version: number;
+}
+
+/** Initial data of each worker of a policy. */
+export function workerSetups({
+  options,
+  config,
+  runtime,
+  maxSequenceLength,
+  base,
+  norms,
+  reference,
+  weights,
+  first,
+  second,
+  squares,
+}: PolicyParts): WorkerSetup[] {
+  const count = workerCount(options, runtime);
+  const learned = learnedStore(options, weights);
+  const gradients = Array.from({ length: count }, () => learned().share());
+  return gradients.map((_, index) => ({
+    index,
+    config,
+    runtime,
+    precision: options.precision ?? 'float32',
+    valueHead: options.valueHead,
+    critic: options.critic ?? false,
+    maxSequenceLength,
+    maxOpenSequences: Math.ceil(openSequences(options) / count),
+    tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
+    packing: options.packing ?? true,
+    recompute: options.recompute ?? false,
+    dropout: options.loraDropout ? { probability: options.loraDropout, seed: options.seed } : null,
+    threads: options.threads ?? 1,
+    grammars: options.grammars ?? {},
+    files: options.files ?? {},
+    keepStaleCache: options.keepStaleCache ?? false,
+    base: base?.share() ?? null,
+    norms: norms?.share() ?? null,
+    reference: reference?.share() ?? null,
+    weights: weights.share(),
+    firstMoments: first.share(),
+    secondMoments: second.share(),
+    gradients,
+    squares: squares.buffer,
+    version: 0,
+  }));
 }
 
 /** Memory for a worker's gradients of each component. */

@@ -1,3 +1,4 @@
+import { Random } from '../../../shared/random.ts';
 import type { EndMeanings, GroupRecord } from '../../../shared/run-folder/run-files.ts';
 import type { Advantages } from '../../algorithms/advantages/estimator.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
@@ -6,11 +7,11 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import { hasPreferenceLoss, lossSettings, recordsTrajectories } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { fillBatch, keptSequences } from '../../data/batch.ts';
 import {
   type Filtered,
   filterEpisodes,
   keptEpisodes,
+  keptSequences,
   mergeFiltered,
   type ScoredGroup,
 } from '../../data/filtering.ts';
@@ -30,37 +31,15 @@ import type { GenerationPort } from '../setup/open-generation.ts';
 import type { ReferencePolicy } from '../setup/open-policy.ts';
 import type { EpisodeSource, PlayedGroups } from '../sources/episode-source.ts';
 import { optimizerSettings } from '../update/schedule.ts';
-import { type UpdateResult, updatePolicy } from '../update/update.ts';
+import { fillBatch, type UpdateResult, updatePolicy } from '../update/update.ts';
 import { levelHash } from '../validation.ts';
-import { collectionMetrics, sampledTokens, speedMetrics, timingMetrics } from './step-metrics.ts';
-
-/**
- * `critic/rewards/{mean,min,max}` of the returns of trained episodes and `critic/advantages/{mean,min,max}` of trained tokens,
- * as verl names them; nothing for an empty batch.
- */
-export function batchStatistics(
-  episodes: readonly Episode[],
-  sequences: readonly TrainingSequence[],
-): Metrics {
-  const advantages = sequences.flatMap(({ advantages, lossMask, weight }) =>
-    weight === 0 ? [] : Array.from(advantages).filter((_, t) => lossMask[t] === 1),
-  );
-  return {
-    ...spread('critic/rewards', episodes.map(episodeReturn)),
-    ...spread('critic/advantages', advantages),
-  };
-}
-
-function spread(name: string, values: readonly number[]): Metrics {
-  if (values.length === 0) return {};
-  let [sum, min, max] = [0, Infinity, -Infinity];
-  for (const value of values) {
-    sum += value;
-    min = Math.min(min, value);
-    max = Math.max(max, value);
-  }
-  return { [`${name}/mean`]: sum / values.length, [`${name}/min`]: min, [`${name}/max`]: max };
-}
+import {
+  batchStatistics,
+  collectionMetrics,
+  sampledTokens,
+  speedMetrics,
+  timingMetrics,
+} from './step-metrics.ts';
 
 export interface IterationParts {
   readonly settings: RunSettings;
@@ -133,7 +112,9 @@ export async function runIteration(
       },
     }),
   );
-  const sequences = fillBatch(kept, settings, mixSeed(settings.seed, PURPOSE.fill, step));
+  const { filter, mini_batch_size } = settings.algorithm;
+  const chance = Random.fromSeed(mixSeed(settings.seed, PURPOSE.fill, step));
+  const sequences = fillBatch(kept, filter.fill, mini_batch_size, chance);
   const prepared = clock();
   const batch = { episodes, filtered, sequences: kept };
   const diagnosed = await busy.during(() => diagnose(parts, batch, step, state.collapse));

@@ -1,5 +1,6 @@
 import { trainerLog } from '../../../shared/log.ts';
 import { Random } from '../../../shared/random.ts';
+import { FILTER_FILLS, type FilterFill } from '../../algorithms/filters/settings.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
 import { selectByCovariance } from '../../algorithms/losses/covariance/selection.ts';
 import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
@@ -125,6 +126,50 @@ async function withSelection(
     batch: trained.map((sequence, i) => ({ ...sequence, selected: selected[i] })),
     selection: metrics,
   };
+}
+
+/**
+ * Sequences that fill whole mini-batches after filtering:
+ *
+ * - `none` and `refill` change nothing: with `refill`, missing groups were collected before
+ * - `copy` repeats random sequences up to the next multiple of `multiple`; none is repeated twice before all are
+ * - `delete` drops random sequences down to the last multiple; fewer than one multiple leaves nothing, and the update
+ *   is skipped
+ * - `pad` fills up to the next multiple with sequences of weight 0, which change neither loss nor averages
+ *
+ * Source: RAGEN V2 `adjust_batch`, `pad_batch.py`, `pending_batch.py`.
+ * @throws RangeError for an unknown mode, listing the valid ones
+ */
+export function fillBatch(
+  sequences: readonly TrainingSequence[],
+  mode: FilterFill | 'none',
+  multiple: number,
+  random: Random,
+): readonly TrainingSequence[] {
+  const { length } = sequences;
+  const extra = length === 0 ? 0 : (multiple - (length % multiple)) % multiple;
+  switch (mode) {
+    case 'none':
+    case 'refill':
+      return sequences;
+    case 'copy': {
+      const copies: TrainingSequence[] = [];
+      while (copies.length < extra)
+        copies.push(...random.shuffle([...sequences]).slice(0, extra - copies.length));
+      return [...sequences, ...copies];
+    }
+    case 'delete': {
+      const order = random.shuffle(sequences.map((_, i) => i));
+      const kept = new Set(order.slice(0, length - (length % multiple)));
+      return sequences.filter((_, i) => kept.has(i));
+    }
+    case 'pad': {
+      const padding = Array.from({ length: extra }, (_, i) => ({ ...sequences[i % length], weight: 0 }));
+      return [...sequences, ...padding];
+    }
+    default:
+      throw new RangeError(`no fill mode "${mode}"; choose one of ${FILTER_FILLS.join(', ')}`);
+  }
 }
 
 /** A sequence as a line of JSON, with arrays as lists and non-finite numbers as text. */

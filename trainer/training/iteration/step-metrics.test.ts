@@ -1,6 +1,6 @@
 import t from 'tap';
-import { batchStatistics } from '../training/iteration/iteration.ts';
-import { episodeOf, turnOf } from './episodes.test-data.ts';
+import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
+import { batchStatistics } from './step-metrics.ts';
 
 t.test('rewards of episodes and advantages of trained tokens, with their extremes', async t => {
   const episodes = [1, -0.5].map(reward => episodeOf({ turns: [turnOf({ reward })] }));

@@ -3,7 +3,7 @@ import { parameterSpecs } from '../../models/parameters.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { config, policyWith, sampling } from '../policies.test-data.ts';
 import type { WorkerSetup } from './protocol.ts';
-import { WorkerHandle } from './worker-handle.ts';
+import { WorkerHandle } from './worker-pool.ts';
 
 const request = {
   sequenceId: 1,

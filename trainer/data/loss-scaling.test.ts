@@ -1,5 +1,5 @@
 import t from 'tap';
-import { lossScale } from '../../data/batch.ts';
+import { lossScale } from './filtering.ts';
 
 t.test('the fewer groups are kept, the smaller the step', async t => {
   t.equal(lossScale('none', 0.25), 1);

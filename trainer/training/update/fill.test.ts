@@ -1,15 +1,26 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { planFill } from '../../data/batch.ts';
-import type { FilterFill } from './settings.ts';
+import type { FilterFill } from '../../algorithms/filters/settings.ts';
+import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
+import { fillBatch } from './update.ts';
 
-const plan = (mode: FilterFill, count: number, multiple = 4) =>
-  planFill(mode, { count, wanted: 8, multiple }, Random.fromSeed(3));
+/** Positions and weights of what fills mini-batches, from this many sequences. */
+const plan = (mode: FilterFill | 'none', count: number, multiple = 4) => {
+  const sequences = Array.from(
+    { length: count },
+    (_, i) => ({ tokenIds: Int32Array.of(i) }) as TrainingSequence,
+  );
+  const filled = fillBatch(sequences, mode, multiple, Random.fromSeed(3));
+  return {
+    indices: filled.map(({ tokenIds }) => tokenIds[0]),
+    weights: filled.map(({ weight = 1 }) => weight),
+  };
+};
 
-t.test('refill asks for what is missing', async t => {
-  t.same(plan('refill', 6), { indices: [0, 1, 2, 3, 4, 5], weights: [1, 1, 1, 1, 1, 1], missing: 2 });
-  t.equal(plan('refill', 10).indices.length, 8);
-  t.equal(plan('refill', 10).missing, 0);
+t.test('without a fill, and with one that collects what is missing, the batch stays as it is', async t => {
+  for (const mode of ['none', 'refill'] as const) {
+    t.same(plan(mode, 6), { indices: [0, 1, 2, 3, 4, 5], weights: [1, 1, 1, 1, 1, 1] }, mode);
+  }
 });
 
 t.test('copy repeats sequences up to the next multiple, none twice before all once', async t => {
@@ -28,7 +39,7 @@ t.test('delete drops down to the last multiple', async t => {
 });
 
 t.test('pad adds sequences of weight 0', async t => {
-  t.same(plan('pad', 3), { indices: [0, 1, 2, 0], weights: [1, 1, 1, 0], missing: 0 });
+  t.same(plan('pad', 3), { indices: [0, 1, 2, 0], weights: [1, 1, 1, 0] });
 });
 
 t.test('an empty selection stays empty', async t => {

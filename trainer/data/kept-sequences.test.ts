@@ -1,10 +1,11 @@
 import t from 'tap';
+import { Random } from '../../shared/random.ts';
 import { settingsOf } from '../config/settings.test-data.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Episode } from '../rollout/episode.ts';
-import { fillBatch, keptSequences } from './batch.ts';
+import { fillBatch } from '../training/update/update.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
-import { filterEpisodes, mergeFiltered } from './filtering.ts';
+import { filterEpisodes, keptSequences, mergeFiltered } from './filtering.ts';
 
 /** Groups of one-token episodes with these returns. */
 const groupsOf = (returns: readonly (readonly number[])[]) =>
@@ -26,8 +27,9 @@ const grpo = (filter: { [key: string]: string | number | boolean } = {}) =>
 const batchOf = (episodes: readonly Episode[], settings: RunSettings) =>
   fillBatch(
     keptSequences(filterEpisodes(episodes, settings), settings, { actionTokens: new Map() }),
-    settings,
-    1,
+    settings.algorithm.filter.fill,
+    settings.algorithm.mini_batch_size,
+    Random.fromSeed(1),
   );
 const advantagesOf = (episodes: readonly Episode[], settings: RunSettings) =>
   batchOf(episodes, settings).map(({ advantages }) => advantages[1]);
