@@ -1,10 +1,19 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
-import { isParts, textOfParts } from '../../shared/observation-parts.ts';
+import type { Json } from '../../shared/json.ts';
 import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
-import type { Request, Schemas } from '../client/operations.ts';
-import type { BatchReply } from '../client/reply.ts';
+import type { Schemas } from '../client/operations.ts';
 import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
+import {
+  createInput,
+  memberSpec,
+  type OpenedSession,
+  observationText,
+  type SessionAddress,
+  type SessionSpec,
+  type StepResult,
+  seeState,
+  takeSteps,
+} from './session-requests.ts';
 
 /** Most moves of an episode to a new session. */
 const MAX_MOVES = 5;
@@ -22,30 +31,6 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'episode_over',
 ]);
 
-/** Specification that opens a session, and an equal one again. */
-export interface SessionSpec {
-  readonly environmentId: string;
-  /** Decides which servers may play it, where they have weights by tag. */
-  readonly tag?: string;
-  readonly config: JsonObject;
-  readonly options?: JsonObject;
-  /** Absent for environments that refuse one. */
-  readonly seed?: number;
-  /** Seed of all chance after the start; member k of a group has it plus k. Absent: the generator of `seed` continues. */
-  readonly dynamicsSeed?: number;
-  readonly groupName: string;
-  /** States can be copied; otherwise a branch repeats the actions. */
-  readonly copyable?: boolean;
-  /** Replies name the state. */
-  readonly stateKeys?: boolean;
-  /** The state is also asked for as plain JSON. */
-  readonly record?: boolean;
-  /** The valid actions of each state are asked for. */
-  readonly validActions?: boolean;
-  /** Wrappers around the environment, the innermost first. */
-  readonly wrappers?: readonly { readonly name: string; readonly options: JsonObject }[];
-}
-
 /** An episode was played again from its seed and actions, and came out differently. */
 export class ReplayDiverged extends Error {
   constructor(server: string, spec: SessionSpec, step: number) {
@@ -56,12 +41,6 @@ export class ReplayDiverged extends Error {
     this.name = 'ReplayDiverged';
   }
 }
-
-type StepResult = Schemas['StepResult'];
-type OpenedSession = Pick<
-  Schemas['Session'],
-  'session_id' | 'episode_id' | 'observation' | 'level_id' | 'state_key'
->;
 
 /** A new random stream in mid-episode. */
 export interface Reseed {
@@ -83,22 +62,36 @@ export interface ExtraSteps {
  * server, and brought to its state by seed and actions. No action is ever carried out twice in an episode.
  */
 export class EnvironmentSession {
+  readonly spec: SessionSpec;
   /** The environment's id of the level; undefined where the first observation identifies it. */
   levelId: string | undefined;
+  /** The episode that the session began with. */
+  episodeId: string;
+  /** The state as plain JSON; undefined unless it is recorded and the server returns it. */
+  structured: Json | undefined;
+  /**
+   * States between the actions of the last `act`, one fewer than the executed actions; empty where states are not
+   * recorded.
+   */
+  between: readonly Json[] = [];
+  /**
+   * Actions that are legal now, as answers write them; undefined unless the specification asks for them, and where the
+   * environment does not list them.
+   */
+  validActions: readonly string[] | undefined;
+  /** Actions that were sent, unknown ones included. */
+  readonly actions: Json[] = [];
+  /** Changes of the random stream since the start, in order. */
+  reseeds: readonly Reseed[] = [];
+  /** Names the state; undefined unless the specification asks for it. */
+  stateKey: string | undefined;
+  readonly extraSteps: ExtraSteps = { recovery: 0, replayed: 0 };
+  /** Number of times the episode had to be moved to a new session. */
+  moves = 0;
   readonly #servers: ServerPool;
-  readonly spec: SessionSpec;
   #server: EnvServer;
   #sessionId: string;
-  #episodeId: string;
   #observation: Schemas['Observation'];
-  #structured: Json | undefined;
-  #between: readonly Json[] = [];
-  #validActions: readonly string[] | undefined;
-  readonly #actions: Json[] = [];
-  #reseeds: readonly Reseed[] = [];
-  #stateKey: string | undefined;
-  readonly extraSteps: ExtraSteps = { recovery: 0, replayed: 0 };
-  #moves = 0;
   #closed = false;
   /** True while the server's load includes this episode. */
   #counted = true;
@@ -108,10 +101,10 @@ export class EnvironmentSession {
     this.spec = spec;
     this.#server = server;
     this.#sessionId = session.session_id;
-    this.#episodeId = session.episode_id;
+    this.episodeId = session.episode_id;
     this.#observation = session.observation;
     this.levelId = session.level_id;
-    this.#stateKey = session.state_key;
+    this.stateKey = session.state_key;
   }
 
   /**
@@ -132,8 +125,11 @@ export class EnvironmentSession {
         const sessions = members.map(
           (member, index) => new EnvironmentSession(servers, server, memberSpec(spec, index), member),
         );
-        if (spec.record) await sessions[0].#seeStructured(sessions);
-        if (spec.validActions) await sessions[0].#seeValidActions(sessions);
+        const seen = await seeState(sessions[0].handle, spec);
+        for (const session of sessions) {
+          session.structured = seen.structured;
+          session.validActions = seen.validActions;
+        }
         return sessions;
       } catch (error) {
         servers.done(server, work);
@@ -154,70 +150,21 @@ export class EnvironmentSession {
     return observationText(this.#observation);
   }
 
-  /** The state as plain JSON; undefined unless it is recorded and the server returns it. */
-  get structured(): Json | undefined {
-    return this.#structured;
-  }
-
-  /**
-   * Actions that are legal now, as answers write them; undefined unless the specification asks for them, and where the environment
-   * does not list them.
-   */
-  get validActions(): readonly string[] | undefined {
-    return this.#validActions;
-  }
-
-  /** Names the state; undefined unless the specification asks for it. */
-  get stateKey(): string | undefined {
-    return this.#stateKey;
-  }
-
-  /** Changes of the random stream since the start, in order. */
-  get reseeds(): readonly Reseed[] {
-    return this.#reseeds;
-  }
-
-  /** Actions that were sent, unknown ones included. */
-  get actions(): readonly Json[] {
-    return this.#actions;
-  }
-
-  /**
-   * States between the actions of the last `act`, one fewer than the executed actions; empty where states are not
-   * recorded.
-   */
-  get between(): readonly Json[] {
-    return this.#between;
-  }
-
   /** Address of the session, for programs that play it themselves; {@link act} knows nothing of what they do. */
-  get handle(): { readonly server: EnvServer; readonly sessionId: string } {
+  get handle(): SessionAddress {
     return { server: this.#server, sessionId: this.#sessionId };
-  }
-
-  /** The episode that the session began with. */
-  get episodeId(): string {
-    return this.#episodeId;
   }
 
   /** Begins again from the seed in a new session, for an episode that a program has spoiled. */
   async startAgain(): Promise<void> {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
-    const created = await this.#server.batched('create', createInput(this.spec));
-    this.#sessionId = created.session_id;
-    this.#episodeId = created.episode_id;
-    this.#observation = created.observation;
+    this.#observation = (await this.#create()).observation;
     if (this.#closed) await this.#end();
   }
 
   /** Seed of the randomness after the level; undefined where the level's seed covers it. */
   get dynamicsSeed(): number | undefined {
     return this.spec.dynamicsSeed;
-  }
-
-  /** Number of times the episode had to be moved to a new session. */
-  get moves(): number {
-    return this.#moves;
   }
 
   /**
@@ -239,18 +186,15 @@ export class EnvironmentSession {
   }
 
   /** Carries out actions up to one that ends the episode, or to the first that the server rejects. */
-  async #actOnce(actions: readonly Json[]): Promise<StepResult[]> {
-    for (;;) {
-      try {
-        const results = await this.#steps(actions, this.#actions.length);
-        for (let i = 0; i < results.length; i++) this.#actions.push(actions[i]);
-        const last = results.at(-1);
-        if (last) this.#observe(last);
-        return results;
-      } catch (error) {
-        await this.#recover(error);
-      }
+  async #actOnce(actions: readonly Json[]): Promise<readonly StepResult[]> {
+    const results = await this.#surviving(() => this.#steps(actions, this.actions.length));
+    this.actions.push(...actions.slice(0, results.length));
+    const last = results.at(-1);
+    if (last) {
+      this.#observation = last.observation;
+      this.stateKey = last.state_key;
     }
+    return results;
   }
 
   /**
@@ -258,19 +202,10 @@ export class EnvironmentSession {
    * @param turns remaining turns, this one included
    */
   async reference(policy: string, count: number, turns: number): Promise<readonly Json[]> {
-    for (;;) {
-      try {
-        const plan = await this.#server.batched('reference', {
-          session_id: this.#sessionId,
-          policy,
-          count,
-          turns,
-        });
-        return plan.actions as readonly Json[];
-      } catch (error) {
-        await this.#recover(error);
-      }
-    }
+    const plan = await this.#surviving(() =>
+      this.#server.batched('reference', { session_id: this.#sessionId, policy, count, turns }),
+    );
+    return plan.actions as readonly Json[];
   }
 
   /**
@@ -281,14 +216,9 @@ export class EnvironmentSession {
    */
   async branch(count: number, dynamicsSeed?: number): Promise<EnvironmentSession[]> {
     if (count === 0) return [];
-    for (;;) {
-      try {
-        return this.spec.copyable ? await this.#clones(count, dynamicsSeed) : await this.#replays(count);
-      } catch (error) {
-        if (error instanceof ReplayDiverged) throw error;
-        await this.#recover(error);
-      }
-    }
+    return this.#surviving(() =>
+      this.spec.copyable ? this.#clones(count, dynamicsSeed) : this.#replays(count),
+    );
   }
 
   async #clones(count: number, dynamicsSeed: number | undefined): Promise<EnvironmentSession[]> {
@@ -300,14 +230,14 @@ export class EnvironmentSession {
     this.#servers.add(this.#server, { amount: count, tag: this.spec.tag });
     return sessions.map((opened, k) => {
       const clone = new EnvironmentSession(this.#servers, this.#server, this.spec, opened);
-      clone.#actions.push(...this.#actions);
-      clone.#structured = this.#structured;
-      clone.#validActions = this.#validActions;
+      clone.actions.push(...this.actions);
+      clone.structured = this.structured;
+      clone.validActions = this.validActions;
       clone.levelId = this.levelId;
-      const step = this.#actions.length;
-      const before = this.#reseeds.filter(reseed => reseed.step < step);
-      clone.#reseeds =
-        dynamicsSeed === undefined ? this.#reseeds : [...before, { step, dynamicsSeed: dynamicsSeed + k }];
+      const step = this.actions.length;
+      const before = this.reseeds.filter(reseed => reseed.step < step);
+      clone.reseeds =
+        dynamicsSeed === undefined ? this.reseeds : [...before, { step, dynamicsSeed: dynamicsSeed + k }];
       return clone;
     });
   }
@@ -317,10 +247,10 @@ export class EnvironmentSession {
     const opened = await EnvironmentSession.openGroup(this.#servers, this.spec, count);
     try {
       for (const session of opened) {
-        if (this.#actions.length > 0) await session.act(this.#actions);
-        this.extraSteps.replayed += session.#actions.length;
-        if (session.observation !== this.observation || session.#actions.length !== this.#actions.length)
-          throw new ReplayDiverged(session.server, this.spec, session.#actions.length);
+        if (this.actions.length > 0) await session.act(this.actions);
+        this.extraSteps.replayed += session.actions.length;
+        if (session.observation !== this.observation || session.actions.length !== this.actions.length)
+          throw new ReplayDiverged(session.server, this.spec, session.actions.length);
         session.levelId = this.levelId;
       }
       return opened;
@@ -343,77 +273,34 @@ export class EnvironmentSession {
     await this.#server.batched('close', { session_id: this.#sessionId }).catch(() => undefined);
   }
 
-  #observe({ observation, state_key }: Pick<OpenedSession, 'observation' | 'state_key'>): void {
-    this.#observation = observation;
-    this.#stateKey = state_key;
-  }
-
   /** Result of an action that the server rejected. */
   #rejectedStep(): StepResult {
     return {
-      ...{ session_id: this.#sessionId, episode_id: this.#episodeId, step: this.#actions.length },
+      ...{ session_id: this.#sessionId, episode_id: this.episodeId, step: this.actions.length },
       ...{ observation: this.#observation, reward: 0, terminated: false, truncated: false },
-      ...(this.#stateKey === undefined ? {} : { state_key: this.#stateKey }),
+      ...(this.stateKey === undefined ? {} : { state_key: this.stateKey }),
       info: { success: false, action_is_valid: false, action_is_effective: false },
     };
   }
 
-  /**
-   * Carries out actions in one batch. After a rejected action the rest of the batch has no effect, because its step
-   * numbers are too high.
-   * @param done steps taken before these
-   * @returns results up to the first rejected action
-   */
-  async #steps(actions: readonly Json[], done: number): Promise<StepResult[]> {
-    const { record, validActions } = this.spec;
-    const steps = actions.flatMap((action, i) => {
-      const input = { session_id: this.#sessionId, action, expected_step: done + i + 1 };
-      const step = this.#server.request('step', input) as Request;
-      return record ? [step, this.#structuredRequest()] : [step];
-    });
-    const replies = await this.#server.batch(validActions ? [...steps, this.#validActionsRequest()] : steps);
-    const results: StepResult[] = [];
-    const states: (Json | undefined)[] = [];
-    for (let i = 0; i < steps.length; i += record ? 2 : 1) {
-      const reply = replies[i];
-      if (reply instanceof ServerProblem && reply.code === 'invalid_action') break;
-      if (reply instanceof Error) throw reply;
-      const result = reply as StepResult;
-      results.push(result);
-      if (record) states.push(structuredIn(replies[i + 1]));
-      if (result.terminated || result.truncated) break;
-    }
-    const last = results.at(-1);
-    if (validActions && !last?.terminated && !last?.truncated) {
-      this.#validActions = validIn(replies[steps.length]);
-    }
-    if (states.length > 0) this.#structured = states.at(-1);
-    this.#between = states.slice(0, -1).filter(state => state !== undefined);
+  /** Carries out actions in one batch. @returns results up to the first rejected action */
+  async #steps(actions: readonly Json[], done: number): Promise<readonly StepResult[]> {
+    const { results, states, validActions } = await takeSteps(this.handle, this.spec, actions, done);
+    this.validActions = validActions;
+    if (states.length > 0) this.structured = states.at(-1);
+    this.between = states.slice(0, -1).filter(state => state !== undefined);
     return results;
   }
 
-  #structuredRequest(): Request {
-    const input = { session_id: this.#sessionId, mode: 'structured' } as const;
-    return this.#server.request('render', input) as Request;
-  }
-
-  #validActionsRequest(): Request {
-    return this.#server.request('valid_actions', { session_id: this.#sessionId }) as Request;
-  }
-
-  /** Asks for the actions of the first state of a group, which all its members share. */
-  async #seeValidActions(members: readonly EnvironmentSession[]): Promise<void> {
-    const [reply] = await this.#server.batch([this.#validActionsRequest()]);
-    for (const member of members) member.#validActions = validIn(reply);
-  }
-
-  /**
-   * Requests the first state of a group, which all its members share. If the server rejects the request, only the
-   * picture is missing.
-   */
-  async #seeStructured(members: readonly EnvironmentSession[]): Promise<void> {
-    const [reply] = await this.#server.batch([this.#structuredRequest()]);
-    for (const member of members) member.#structured = structuredIn(reply);
+  /** Does the work again each time that a lost session could be opened again. */
+  async #surviving<T>(work: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        await this.#recover(error);
+      }
+    }
   }
 
   /** Opens the session again after an error that this can repair; throws other errors. */
@@ -421,9 +308,9 @@ export class EnvironmentSession {
     for (let cause = error; ; ) {
       const gone = cause instanceof ServerProblem && LOST_CODES.has(cause.code);
       const away = cause instanceof ServerUnavailable && this.#servers.servers.length > 1;
-      if (this.#closed || (!gone && !away) || this.#moves >= MAX_MOVES) throw cause;
+      if (this.#closed || (!gone && !away) || this.moves >= MAX_MOVES) throw cause;
       if (away && !(await this.#servers.anyThere(this.spec.tag))) throw cause;
-      this.#moves++;
+      this.moves++;
       try {
         await this.#reopen(away);
         return;
@@ -438,25 +325,31 @@ export class EnvironmentSession {
     this.#counted = false;
   }
 
+  /** Opens a new session in place of the present one. */
+  async #create(): Promise<OpenedSession> {
+    const created = await this.#server.batched('create', createInput(this.spec));
+    this.#sessionId = created.session_id;
+    this.episodeId = created.episode_id;
+    return created;
+  }
+
   async #reopen(elsewhere: boolean): Promise<void> {
     if (elsewhere) {
       this.#leave();
       this.#server = this.#servers.pick({ tag: this.spec.tag, except: this.#server });
       this.#counted = true;
     }
-    const created = await this.#server.batched('create', createInput(this.spec));
-    this.#sessionId = created.session_id;
-    this.#episodeId = created.episode_id;
+    const created = await this.#create();
     if (this.#closed) {
       await this.#end();
       throw new Error('the session was closed while it was being opened again');
     }
-    const played = this.#actions;
+    const played = this.actions;
     let done = 0;
     let last = created.observation;
     // The lineage: so far under one stream, then under the next.
     for (const { step, dynamicsSeed } of [
-      ...this.#reseeds,
+      ...this.reseeds,
       { step: played.length, dynamicsSeed: undefined },
     ]) {
       const results = step > done ? await this.#steps(played.slice(done, step), done) : [];
@@ -479,43 +372,6 @@ export class EnvironmentSession {
       snapshot_id,
       dynamics_seed: dynamicsSeed,
     });
-    this.#episodeId = restored.episode_id;
+    this.episodeId = restored.episode_id;
   }
-}
-
-/** Specification of one member of a group, opened alone. */
-function memberSpec(spec: SessionSpec, member: number): SessionSpec {
-  return spec.dynamicsSeed === undefined ? spec : { ...spec, dynamicsSeed: spec.dynamicsSeed + member };
-}
-
-function createInput(spec: SessionSpec) {
-  return {
-    env_id: spec.environmentId,
-    config: spec.config,
-    group_id: spec.groupName,
-    ...(spec.options ? { options: spec.options } : {}),
-    ...(spec.wrappers ? { wrappers: [...spec.wrappers] } : {}),
-    ...(spec.seed === undefined ? {} : { seed: spec.seed }),
-    ...(spec.dynamicsSeed === undefined ? {} : { dynamics_seed: spec.dynamicsSeed }),
-    ...(spec.stateKeys ? { state_key: true } : {}),
-  };
-}
-
-/** @throws the server's refusal */
-function validIn(reply: BatchReply): readonly string[] | undefined {
-  if (reply instanceof Error) throw reply;
-  return ((reply as Schemas['ValidActions']).valid_actions ?? undefined) as readonly string[] | undefined;
-}
-
-function structuredIn(reply: BatchReply): Json | undefined {
-  return reply instanceof Error ? undefined : ((reply as Schemas['Rendering']).structured as Json);
-}
-
-/**
- * An observation as text. Pictures in its parts become `data:` URLs, which endpoints of vision models receive as
- * pictures.
- */
-export function observationText(observation: Schemas['Observation']): string {
-  if (isParts(observation)) return textOfParts(observation);
-  return typeof observation === 'string' ? observation : JSON.stringify(observation);
 }

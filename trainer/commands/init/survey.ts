@@ -6,7 +6,7 @@ import type { Schemas } from '../../client/operations.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
 import { writtenAction } from '../../rollout/described-tag.ts';
-import { observationText } from '../../rollout/environment-session.ts';
+import { observationText } from '../../rollout/session-requests.ts';
 
 /** Episodes of a survey, and the seed of the first. */
 export const SURVEY_EPISODES = 64;
