@@ -337,7 +337,7 @@ t.test(
 
 t.test('a group that takes too long is given up and counted, and its sessions are closed', async t => {
   const servers = await serve(t);
-  const collector = await collectorOf(servers, TAGS, 16, 300);
+  const collector = await collectorOf(servers, TAGS, 16, 3000);
   let stuck = (): void => {};
   const agent: Agent = {
     async respond(turn) {
