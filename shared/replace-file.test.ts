@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
@@ -55,3 +55,16 @@ t.test(
     t.same(readdirSync(folder).sort(), ['file', 'taken']);
   },
 );
+
+t.test('an error names the file, not the temporary one', async t => {
+  const file = join(t.testdir(), 'none', 'file');
+  const open = { code: 'ENOENT', path: file, message: `ENOENT: no such file or directory, open '${file}'` };
+  t.throws(() => replaceFileSync(file, ''), open);
+  await t.rejects(replaceFile(file, ''), open);
+  if (!existsSync('/dev/full')) return;
+  const full = async () => writeFileSync('/dev/full', 'text');
+  await t.rejects(replaceFile(file, full), {
+    code: 'ENOSPC',
+    message: `ENOSPC: no space left on device, write '${file}'`,
+  });
+});

@@ -7,6 +7,20 @@ export function temporaryName(path: string): string {
   return `${path}.${randomUUID()}.tmp`;
 }
 
+/** The operating system's error with the file's own path; Node leaves it out of an error while writing. */
+function withPath(error: unknown, temporary: string, path: string): unknown {
+  if (error instanceof Error && 'syscall' in error) {
+    const { message } = error;
+    error.message = message.includes(temporary)
+      ? message.replaceAll(temporary, path)
+      : 'path' in error
+        ? message
+        : `${message} '${path}'`;
+    Object.assign(error, { path });
+  }
+  return error;
+}
+
 /**
  * Creates or replaces a file atomically: readers see the old file or the whole new one, and the last of several writers
  * wins.
@@ -22,7 +36,7 @@ export async function replaceFile(
     await rename(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
-    throw error;
+    throw withPath(error, temporary, path);
   }
 }
 
@@ -34,6 +48,6 @@ export function replaceFileSync(path: string, text: string): void {
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });
-    throw error;
+    throw withPath(error, temporary, path);
   }
 }

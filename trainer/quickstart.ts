@@ -6,7 +6,7 @@ import { printableLines } from '../shared/printable.ts';
 import type { ChildProgram } from './commands/processes/child-process.ts';
 import { KILLED_STATUS, startTrainer } from './commands/processes/child-process.ts';
 import { startEnvServer } from './commands/processes/env-server-process.ts';
-import { INTERRUPTED_STATUS } from './commands/processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from './commands/processes/stop-signal.ts';
 import { unfinishedRun } from './commands/train/run-failure.ts';
 import { shownDuration, shownShare } from './tracking/progress.ts';
 import type { RunSummary } from './training/run-folder/report.ts';
@@ -15,7 +15,6 @@ import { nextRunName, openRunFolder } from './training/run-folder/run-folder.ts'
 const CONFIG = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
 const RUNS = 'runs';
 const NAME = 'quickstart';
-const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 interface QuickstartOptions {
   readonly resume?: boolean;
@@ -48,19 +47,19 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   console.log();
   const { run, resume } = planRun(options);
   const children: ChildProgram[] = [];
-  let asked = 0;
-  for (const signal of STOP_SIGNALS) {
-    process.on(signal, () => {
-      asked++;
-      if (asked === 1) for (const child of children.slice(-1)) child.stop();
-      else for (const child of children) child.kill();
-    });
-  }
+  let wasKilled = false;
+  using requests = stopRequests(
+    () => children.at(-1)?.stop(),
+    () => {
+      wasKilled = true;
+      for (const child of children) child.kill();
+    },
+  );
   const server = await startEnvServer(['--runs', resolve(RUNS)]);
   const page = `${server.url}/runs/#/run/${encodeURIComponent(basename(run))}`;
   children.push(server.child);
   try {
-    if (asked > 0) return INTERRUPTED_STATUS;
+    if (requests.signal.aborted) return INTERRUPTED_STATUS;
     console.log(
       `1. environment server  ${server.url}  (process ${server.child.pid}; play and watch: ${server.url}/#/watch)`,
     );
@@ -77,7 +76,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     );
     children.push(trainer);
     const status = await trainer.ended;
-    if (status === KILLED_STATUS && asked < 2) {
+    if (status === KILLED_STATUS && !wasKilled) {
       console.error('The trainer was killed, perhaps because memory ran out. To continue the run: npm start');
     }
     if (status !== 0) return status;

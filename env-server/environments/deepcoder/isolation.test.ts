@@ -9,6 +9,7 @@ import {
   faultOfContainment,
   faultOfService,
   findIsolation,
+  findPython,
   PYTHON_VARIABLE,
   sandboxCommand,
   UNISOLATED_VARIABLE,
@@ -87,6 +88,13 @@ t.test('a Python that does not know its own path is refused by name', async t =>
     name: 'SandboxFailed',
     message: `programs need Python: ${script} does not know its own path; set ${PYTHON_VARIABLE}`,
   });
+});
+
+t.test('a Python that is too slow to start is reported as such', async t => {
+  const script = join(t.testdir({ python: '#!/bin/sh\nexec sleep 600\n' }), 'python');
+  chmodSync(script, 0o755);
+  process.env[PYTHON_VARIABLE] = script;
+  await t.rejects(findPython(100), /does not run \(it did not start within 0\.1 s\)/);
 });
 
 t.test('without isolation no program is run unless the operator says so', { skip }, async t => {

@@ -1,4 +1,4 @@
-import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -133,6 +133,14 @@ t.test('a run is evaluated from its folder; what is missing is said', { timeout:
   for (const { args } of printed().slice(evaluated)) {
     t.same(JSON.parse(args[0]), rows, 'plays alike with and without a value head in the config');
   }
+  rmSync(run.evaluations, { recursive: true });
+  writeFileSync(run.evaluations, 'not a folder');
+  const before = printed().length;
+  await t.rejects(
+    evaluate(run.path, ['validation.episodes=6'], { policy: ['random'], json: true, quiet: true }),
+    { code: 'EEXIST' },
+  );
+  t.match(JSON.parse(printed()[before].args[0]), [{ policy: 'random' }], 'printed before it is written');
   const config = join(folder, 'config.yaml');
   writeFileSync(config, stringify(tinySettings(server.name, folder, 'other', headless)));
   const weights = latestCheckpoint(run)!.policy;

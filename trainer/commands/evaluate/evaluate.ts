@@ -180,6 +180,8 @@ export async function evaluate(
   }
   const table = evaluationTable(rows);
   for (const row of usage) note(usageText(row));
+  // Printed before anything is written: a full disk does not cost the result.
+  console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows, process.stdout.columns));
   if (output !== undefined) {
     const { seed } = validationPlan(settings);
     const { episodes } = settings.validation;
@@ -194,7 +196,6 @@ export async function evaluate(
     if (signed)
       note(`signed with ${signResults(run, played, { ...signed, command, date })} in ${run.result}`);
   }
-  console.log(options.json ? JSON.stringify(rows, null, 1) : evaluationTable(rows, process.stdout.columns));
   return 0;
 }
 

@@ -15,10 +15,11 @@ export interface StopRequests extends Disposable {
 
 /**
  * Makes a signal that is aborted when the program is asked to stop: by Ctrl-C, SIGTERM, a closed terminal, or the end
- * of the parent process that kept a channel to it. A second signal, from a second later on, ends the process at once.
+ * of the parent process that kept a channel to it.
  * @param onFirst called on the first request
+ * @param onAgain called on each signal from a second later on; by default it ends the process at once
  */
-export function stopRequests(onFirst: () => void): StopRequests {
+export function stopRequests(onFirst: () => void, onAgain: () => void = endNow): StopRequests {
   const controller = new AbortController();
   let askedAt = 0;
   const stop = () => {
@@ -28,7 +29,7 @@ export function stopRequests(onFirst: () => void): StopRequests {
     onFirst();
   };
   const onSignal = () => {
-    if (controller.signal.aborted && performance.now() - askedAt >= BURST_MS) endNow();
+    if (controller.signal.aborted && performance.now() - askedAt >= BURST_MS) onAgain();
     else stop();
   };
   for (const name of STOP_SIGNALS) process.on(name, onSignal);

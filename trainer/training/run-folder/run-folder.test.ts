@@ -1,4 +1,5 @@
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../../shared/config.ts';
@@ -51,4 +52,19 @@ t.test('a taken name and a folder without a run are refused with what to do', as
     /already holds a run; resume it with --resume/,
   );
   t.throws(() => openRunFolder(join(folder, 'other')), /holds no run.*runs in .*: mine/);
+});
+
+t.test('a disk without room for the config is named, and no empty run is left', async t => {
+  const folder = t.testdir();
+  const program = `
+    import { createRunFolder } from ${JSON.stringify(new URL('./run-folder.ts', import.meta.url).href)};
+    createRunFolder({ run: { folder: ${JSON.stringify(folder)}, name: null } }, 'demo');`;
+  // Files of no bytes at most: the write fails as on a full disk.
+  const { stderr } = spawnSync(
+    'sh',
+    ['-c', 'ulimit -f 0; exec "$@"', 'sh', process.execPath, '--input-type=module', '-e', program],
+    { encoding: 'utf8' },
+  );
+  t.match(stderr, /cannot write .*demo-001\/config\.yaml: EFBIG.*; runs are kept in run\.folder/);
+  t.same(readdirSync(folder), []);
 });

@@ -4,6 +4,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  rmdirSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -84,17 +85,26 @@ export function createRunFolder(settings: RunSettings, defaultName: string): Run
     const run = runFolderAt(join(parent, name));
     try {
       for (const folder of [run.path, run.trajectories, run.checkpoints]) makeFolder(folder);
+      if (writeNew(run.config, stringify({ ...settings, run: { ...settings.run, name } }))) return run;
     } catch (error) {
+      for (const folder of [run.checkpoints, run.trajectories, run.path]) removeEmpty(folder);
       throw new Error(
         `${(error as Error).message}; runs are kept in run.folder ${settings.run.folder}: name a folder that can be written, e.g. run.folder=runs`,
         { cause: error },
       );
     }
-    if (writeNew(run.config, stringify({ ...settings, run: { ...settings.run, name } }))) return run;
     if (settings.run.name === null) continue;
     throw new Error(
       `${run.path} already holds a run; resume it with --resume ${run.path} or choose another run.name`,
     );
+  }
+}
+
+function removeEmpty(folder: string): void {
+  try {
+    rmdirSync(folder);
+  } catch {
+    // It holds something, or was never made.
   }
 }
 
@@ -112,7 +122,7 @@ function writeNew(file: string, content: string): boolean {
     return true;
   } catch (error) {
     rmSync(file);
-    throw error;
+    throw new Error(`cannot write ${file}: ${(error as Error).message}`, { cause: error });
   } finally {
     closeSync(opened);
   }

@@ -9,7 +9,8 @@ export const PYTHON_VARIABLE = 'RAGEN_DEEPCODER_PYTHON';
 export const UNISOLATED_VARIABLE = 'RAGEN_DEEPCODER_UNISOLATED';
 
 const HARNESS = fileURLToPath(new URL('./harness.py', import.meta.url));
-const PYTHON_MS = 10_000;
+/** Long, for a busy machine. */
+const PYTHON_MS = 30_000;
 /** Milliseconds until a machine without isolation is tested again. */
 const RETRY_MS = 10_000;
 /**
@@ -124,18 +125,18 @@ function missingWall(walls: readonly string[]): string | undefined {
  * The interpreter itself, not a script that starts it.
  * @throws SandboxFailed
  */
-export async function findPython(): Promise<string> {
+export async function findPython(timeoutMs = PYTHON_MS): Promise<string> {
   const python = process.env[PYTHON_VARIABLE] || 'python3';
   let path: string;
   try {
     const { stdout } = await promisify(execFile)(python, ['-c', "import sys; print(sys.executable or '')"], {
-      timeout: PYTHON_MS,
+      timeout: timeoutMs,
     });
     path = stdout.trim();
   } catch (error) {
-    throw new SandboxFailed(
-      `programs need Python: ${python} does not run (${(error as Error).message.split('\n')[0]})`,
-    );
+    const { killed, message } = error as Error & { killed?: boolean };
+    const reason = killed ? `it did not start within ${timeoutMs / 1000} s` : message.split('\n')[0];
+    throw new SandboxFailed(`programs need Python: ${python} does not run (${reason})`);
   }
   if (!path)
     throw new SandboxFailed(
