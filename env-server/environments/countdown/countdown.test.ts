@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
 import { splitOf } from '../core/splits.ts';
@@ -101,6 +102,18 @@ t.test('every generated puzzle has a solution within its limits, in its split', 
       if (!solution || score(solution, nums, target).reward !== 1) t.fail(`${nums} ${target}: ${solution}`);
     }
     t.pass();
+  }
+});
+
+t.test('the random player draws from the operators of the puzzles', async t => {
+  const rng = Random.fromSeed(0);
+  for (const [operators, drawn] of [
+    ['all', '*+-/'],
+    ['plus_minus', '+-'],
+  ] as const) {
+    const state = await play.reset({ operators, min_nums: 2, max_nums: 2 });
+    const plans = Array.from({ length: 60 }, () => countdown.references.random.plan(state, 1, rng)[0]);
+    t.same(new Set(plans.map(plan => plan.split(' ')[1])), new Set(drawn));
   }
 });
 

@@ -180,6 +180,8 @@ export function evaluate(text: string): Evaluation | undefined {
 class NotAnExpression extends Error {}
 
 const MAX_TRIES = 100_000;
+const OPERATORS = ['+', '-', '*', '/'];
+const SIGNS = ['+', '-'];
 
 /**
  * Numbers, and a target made by joining them at random, so that there is a solution.
@@ -187,7 +189,7 @@ const MAX_TRIES = 100_000;
  */
 function drawPuzzle(config: CountdownConfig, rng: Random): Puzzle {
   const { min_nums, max_nums, max_number, max_target } = config;
-  const operators = config.operators === 'plus_minus' ? ['+', '-'] : ['+', '-', '*', '/'];
+  const operators = config.operators === 'plus_minus' ? SIGNS : OPERATORS;
   for (let attempt = 0; attempt < MAX_TRIES; attempt++) {
     const count = min_nums + rng.integer(max_nums - min_nums + 1);
     const nums = Array.from({ length: count }, () => 1 + rng.integer(max_number));
@@ -230,6 +232,8 @@ const MAX_ANSWER_LENGTH = 2000;
 export type CountdownState = {
   readonly nums: readonly number[];
   readonly target: number;
+  /** Operators of the random player; all four when absent. */
+  readonly operators?: readonly string[];
   /** The answer's text, value and reward. */
   readonly answer: { readonly text: string; readonly value: number | null; readonly reward: number } | null;
 };
@@ -304,7 +308,7 @@ export const countdown = {
 
   async reset(config: CountdownConfig, rng: Random, options: JsonObject): Promise<CountdownState> {
     const { nums, target } = await choosePuzzle(config, rng, options);
-    return { nums, target, answer: null };
+    return { nums, target, ...(config.operators === 'plus_minus' && { operators: SIGNS }), answer: null };
   },
 
   step(state: CountdownState, action: Json): Transition<CountdownState> {
@@ -347,11 +351,11 @@ export const countdown = {
       },
     },
     random: {
-      title: 'The numbers in random order with random operators',
-      plan({ nums, answer }: CountdownState, _count: number, rng: Random) {
+      title: 'The numbers in random order with random operators, of those that the puzzle needs at most',
+      plan({ nums, operators = OPERATORS, answer }: CountdownState, _count: number, rng: Random) {
         if (answer) return [];
         const [first, ...rest] = rng.shuffle(nums);
-        return [[first, ...rest.flatMap(num => [rng.choice(['+', '-', '*', '/']), num])].join(' ')];
+        return [[first, ...rest.flatMap(num => [rng.choice(operators), num])].join(' ')];
       },
     },
   } satisfies { [name: string]: ReferencePolicy<CountdownState> },
