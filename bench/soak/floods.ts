@@ -1,3 +1,4 @@
+import { loadavg } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ATTACKS } from '../floods/attacks.ts';
 import { beginAttack } from '../floods/flood.ts';
@@ -9,6 +10,14 @@ export interface ObservedFlood {
   readonly name: string;
   readonly livez: Latencies;
   readonly step: Latencies;
+  /** Load average of the machine at the end, over one minute. */
+  readonly load: number;
+}
+
+/** `busy`: above the limit, but the client waited longer than that for a processor, so that it says nothing of the server. */
+export function judged(flood: ObservedFlood, limitMs: number): 'holds' | 'slow' | 'busy' {
+  if (worstNetP99(flood) <= limitMs) return 'holds';
+  return Math.max(flood.livez.ownP99, flood.step.ownP99) > limitMs ? 'busy' : 'slow';
 }
 
 /** The larger net 99th percentile of the two kinds of requests, in milliseconds. */
@@ -52,7 +61,7 @@ export async function floods(
     await delay((seconds * 1000) / FLOODS.length, undefined, { signal: stopped }).catch(() => undefined);
     const latencies = await probe.stop();
     await end();
-    seen.push({ name, ...latencies });
+    seen.push({ name, ...latencies, load: loadavg()[0] });
   }
   return seen;
 }

@@ -139,7 +139,7 @@ t.test('the report has a column for every stage, and says what was wrong', async
       peakBytes: 150 * 1024 * 1024,
       seen: [20, 40].map(p99 => {
         const latencies = { count: 9, p50: p99 / 10, p99, most: p99, netP99: p99 / 2, ownP99: 1 };
-        return { name: 'a flood', livez: latencies, step: latencies };
+        return { name: 'a flood', livez: latencies, step: latencies, load: 2 };
       }),
     },
     leaked: 0,
@@ -152,6 +152,20 @@ t.test('the report has a column for every stage, and says what was wrong', async
     violations: ['a step was lost'],
     cut: true,
   };
+  const flooded = (netP99: number, ownP99: number) => {
+    const latencies = { count: 9, p50: 1, p99: 900, most: 900, netP99, ownP99 };
+    return { name: 'a flood', livez: latencies, step: latencies, load: 47.3 };
+  };
+  const p99Of = (replicas: number, ...seen: ReturnType<typeof flooded>[]) => {
+    const stage = { ...report, settings: { ...settings, replicas }, floods: { peakBytes: 1, seen } };
+    return reportText([stage]).match(/^.*net p99 in each flood.*$/m)?.[0];
+  };
+  t.match(p99Of(1, flooded(60, 1)), /\| 50 ms \| 60\.0 ms \| FAILS \|$/);
+  t.match(
+    p99Of(1, flooded(60, 90), flooded(10, 90)),
+    /\| 60\.0 ms \| unknown in 1 of 2: other programs kept the machine busy, load 47 \|$/,
+  );
+  t.match(p99Of(1, flooded(60, 90), flooded(60, 1)), /\| FAILS \|$/);
   const text = reportText([report, wrong]);
   t.match(text, /^\| \| 1 replicas \| 2 replicas \(cut short\) \|$/m);
   t.match(text, /^\| steps\/s \| 10 \| 10 \|$/m);
