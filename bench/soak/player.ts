@@ -54,6 +54,8 @@ const AGAIN = new Set<ProblemCode>([
 /** Problems of a service that may hang up. */
 const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
 const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
+/** Operations that open sessions. Those that their client does not hear of in time expire. */
+const OPENING = new Set(['create', 'clone']);
 /** Operations that begin another episode. */
 const BEGIN = new Set(['reset', 'restore']);
 const MAX_STEPS = 60;
@@ -74,6 +76,8 @@ export class Player {
   #pending: Pending | undefined;
   #sessionId = '';
   #askedAt = 0;
+  /** When what is in progress was asked for first. */
+  #firstAskedAt = 0;
   /** When what was last done was asked for. */
   #usedAt = 0;
   /** Kills after which it has looked where its session stands. */
@@ -115,7 +119,10 @@ export class Player {
 
   /** Next request: the same again while it has no answer. */
   next(): Item {
-    if (!this.#pending) this.#killsBefore = this.#counters.kills;
+    if (!this.#pending) {
+      this.#killsBefore = this.#counters.kills;
+      this.#firstAskedAt = performance.now();
+    }
     const pending = this.#pending ?? this.#choose();
     this.#pending =
       this.#kills < this.#counters.kills && this.#isOwn(pending) ? this.#afterKill(pending) : pending;
@@ -199,6 +206,12 @@ export class Player {
         this.#spare.shift();
         this.#pending = undefined;
       } else this.#forget();
+      return;
+    }
+    const mayHaveExpired = performance.now() - this.#firstAskedAt > this.#counters.ttlMs;
+    if (code === 'request_key_expired' && OPENING.has(pending.item.op) && mayHaveExpired) {
+      this.#counters.expired++;
+      this.#pending = undefined;
       return;
     }
     if (OF_SERVICE.has(code) && !this.#game.repeatable) {

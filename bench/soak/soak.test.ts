@@ -1,12 +1,16 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import t from 'tap';
+import type { ProblemDocument } from '../../env-server/problems.ts';
 import { lacksValkey, testStore, testValkey } from '../../env-server/store/valkey.test-data.ts';
 import type { JsonObject } from '../../shared/json.ts';
+import { Random } from '../../shared/random.ts';
 import { until } from '../../test/until.test-data.ts';
 import { stolenOf } from '../floods/waiting.ts';
+import type { SoakCounters } from './counters.ts';
 import { keepEvidence, storedEntries } from './evidence.ts';
 import { memoryFault, memoryReport, peakFault } from './memory.ts';
+import { Player } from './player.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';
 import { reportText } from './report.ts';
 import type { StageReport } from './stage.ts';
@@ -59,6 +63,31 @@ t.test('a client notices a step that was lost, doubled or changed', async t => {
     () => requireTrajectory(two, [...records.slice(0, 2), { ...reply(2, { reward: 1 }), action: 'Down' }]),
     /step 2 has reward 1, its client saw 0/,
   );
+});
+
+t.test('a client asks under another key when what it opened expired before it heard of it', async t => {
+  const counters = (ttlMs: number): SoakCounters => ({
+    ...{ steps: 0, retries: 0, expired: 0, verified: 0, replayed: 0, kills: 0 },
+    problems: new Map(),
+    ttlMs,
+  });
+  const game = { create: { env_id: 'E' }, actions: [0], repeatable: true };
+  const gone = {
+    ok: false,
+    error: { code: 'request_key_expired', detail: 'they have ended' } as ProblemDocument,
+  } as const;
+  const expired = counters(-1);
+  const patient = new Player('a', game, Random.fromSeed(1), expired);
+  t.match(patient.next(), { op: 'create', request_key: 'a-1' });
+  patient.take(undefined);
+  t.match(patient.next(), { op: 'create', request_key: 'a-1' });
+  patient.take(gone);
+  t.match(patient.next(), { op: 'create', request_key: 'a-2' });
+  t.equal(expired.expired, 1);
+
+  const other = new Player('b', game, Random.fromSeed(1), counters(60_000));
+  other.next();
+  t.throws(() => other.take(gone), /request_key_expired: they have ended/, 'they cannot have expired yet');
 });
 
 t.test('a violation keeps what its player and the store have of its session', async t => {
