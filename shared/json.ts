@@ -12,3 +12,21 @@ export function parseJson(text: string): unknown {
     return undefined;
   }
 }
+
+/** Levels of values by others: the contract allows 64, in a few more. `JSON.stringify` fails at some thousand. */
+const MAX_DEPTH = 100;
+
+/** The value of a JSON text by others; undefined for a text that is none, or nested so deep that writing it would fail. */
+export function parseShallowJson(text: string): unknown {
+  const value = parseJson(text);
+  return isWithin(value, MAX_DEPTH) ? value : undefined;
+}
+
+function isWithin(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  if (levels === 0) return false;
+  for (const member of Array.isArray(value) ? value : Object.values(value)) {
+    if (typeof member === 'object' && !isWithin(member, levels - 1)) return false;
+  }
+  return true;
+}

@@ -1,4 +1,3 @@
-import { parseJson } from '../../shared/json.ts';
 import { BadReply, ServerProblem } from './errors.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
 
@@ -8,21 +7,6 @@ const MAX_REWARD = 1e12;
 /** Largest reply and frame: one batch may hold 32 Mi characters. */
 export const MAX_REPLY_BYTES = 100 * 1024 * 1024;
 export const TOO_LARGE = `more than ${MAX_REPLY_BYTES} bytes`;
-/** The contract allows values of 64 levels, in a few more. */
-const MAX_DEPTH = 100;
-
-/** The value of a reply or frame; undefined for a text that is no JSON, or nested so deep that no writer would take it. */
-export function parseReply(text: string): unknown {
-  const value = parseJson(text);
-  return isWithin(value, MAX_DEPTH) ? value : undefined;
-}
-
-function isWithin(value: unknown, levels: number): boolean {
-  if (typeof value !== 'object' || value === null) return true;
-  if (levels === 0) return false;
-  for (const member of Object.values(value)) if (!isWithin(member, levels - 1)) return false;
-  return true;
-}
 
 /** Outcome of one request of a batch. */
 export type BatchReply = OperationResult<Operation> | ServerProblem;

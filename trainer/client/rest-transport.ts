@@ -1,3 +1,4 @@
+import { parseShallowJson } from '../../shared/json.ts';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
   type Operation,
@@ -8,7 +9,7 @@ import {
   toItem,
 } from './operations.ts';
 import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
-import { type BatchReply, checkedResult, isProblem, parseReply, readBatch, TOO_LARGE } from './reply.ts';
+import { type BatchReply, checkedResult, isProblem, readBatch, TOO_LARGE } from './reply.ts';
 
 /** Browsers manage the number and lifetime of connections themselves. */
 export type RestTransportSettings = HttpSettings;
@@ -160,7 +161,7 @@ export class RestTransport {
     }
     const { status, text } = reply;
     if (status === 204) return null;
-    const value = parseReply(text);
+    const value = parseShallowJson(text);
     if (value === undefined || (status >= 400 && !isProblem(value))) {
       throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
     }

@@ -1,4 +1,5 @@
 import { retry } from '../../shared/http/retry.ts';
+import { parseShallowJson } from '../../shared/json.ts';
 import {
   BadReply,
   ClientClosed,
@@ -9,7 +10,7 @@ import {
 } from './errors.ts';
 import { type Request, type Schemas, toItem } from './operations.ts';
 import { afterReading, openSocket, repeat, type Socket } from './platform.ts';
-import { type BatchReply, isProblem, parseReply, readBatch, TOO_LARGE } from './reply.ts';
+import { type BatchReply, isProblem, readBatch, TOO_LARGE } from './reply.ts';
 import { type Availability, awayDelay, type RetryPolicy } from './retry.ts';
 
 export interface WebSocketTransportSettings {
@@ -219,7 +220,7 @@ export class WebSocketTransport {
 
 /** A frame of a server; undefined for a text that is none. */
 function frameOf(text: string): Schemas['ReplyFrame'] | undefined {
-  const frame = parseReply(text);
+  const frame = parseShallowJson(text);
   return typeof frame === 'object' && frame !== null ? (frame as Schemas['ReplyFrame']) : undefined;
 }
 

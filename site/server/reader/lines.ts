@@ -1,5 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { parseShallowJson } from '../../../shared/json.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
 const NEWLINE = 0x0a;
@@ -66,12 +67,8 @@ export async function readLines(
 /** The JSON object on a line; undefined for anything else. */
 export function objectOn(line: Line): { readonly [key: string]: unknown } | undefined {
   if (!line.bytes) return undefined;
-  try {
-    const value: unknown = JSON.parse(line.bytes.toString('utf8'));
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as { readonly [key: string]: unknown })
-      : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseShallowJson(line.bytes.toString('utf8'));
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as { readonly [key: string]: unknown })
+    : undefined;
 }

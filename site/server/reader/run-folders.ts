@@ -2,6 +2,7 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, typ
 import { type FileHandle, lstat, open, readdir, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { parseShallowJson } from '../../../shared/json.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 
 /** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
@@ -196,12 +197,7 @@ export async function readRunJson(
   ...parts: readonly string[]
 ): Promise<unknown> {
   const text = await readRunText(run, mostBytes, ...parts);
-  if (text === undefined) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  return text === undefined ? undefined : parseShallowJson(text);
 }
 
 /** The text of a small file of a run, read at once; undefined where it is missing, a link or too large. */

@@ -222,6 +222,7 @@ t.test('nothing outside of the folder is read', async t => {
 t.test('hostile contents are shown as nothing', async t => {
   const root = t.testdir();
   const folder = writeSampleRun(root, 'a', { steps: 10 });
+  const deep = `${'['.repeat(20_000)}${']'.repeat(20_000)}`;
   const hostile = [
     'nonsense',
     '[]',
@@ -231,6 +232,7 @@ t.test('hostile contents are shown as nothing', async t => {
     '{"turns":7,"samples":"x","step":"y"}',
     '\u0000\u0001',
     '{"step":1e999,"turns":[{"actions":3}]}',
+    `{"step":1,"groups":${deep},"samples":${deep}}`,
   ];
   for (const name of ['metrics.jsonl', 'groups.jsonl', 'tokens.jsonl', 'trajectories/train-000010.jsonl']) {
     writeFileSync(join(folder, name), hostile.map(line => `${line}\n`).join(''));
@@ -242,17 +244,18 @@ t.test('hostile contents are shown as nothing', async t => {
     '[]',
     '{"run":null}',
     '{"run":{"tags":[null,3],"recipe":{}},"validations":{"a":1},"state":"<b>"}',
+    `{"run":{"tags":[{"config":{"a":${deep}}}]}}`,
   ]) {
     writeFileSync(join(folder, 'status.json'), status);
     t.match(
-      (await new RunReader(root).runs()).rows,
+      JSON.parse(JSON.stringify((await new RunReader(root).runs()).rows)),
       [{ id: 'a', state: 'unknown', validations: [] }],
-      status,
+      status.slice(0, 80),
     );
   }
   const reader = new RunReader(root);
   t.ok(await reader.metrics('a'));
-  t.ok(await reader.groups('a'));
+  t.ok(JSON.stringify(await reader.groups('a')));
   t.equal((await reader.run('a'))!.config, null, 'aliases can grow without end');
   for (const [index] of (await reader.episodes('a', 'train-000010'))!.entries()) {
     t.ok(await reader.episode('a', 'train-000010', index));
