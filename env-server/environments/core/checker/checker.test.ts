@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
+import { Random } from '../../../../shared/random.ts';
 import { frozenLake } from '../../frozenlake/frozenlake.ts';
 import { createRegistry } from '../../registry.ts';
 import {
@@ -38,6 +39,8 @@ function withStep(
 }
 
 let calls = 0;
+/** A number of the latest episode's level, which a careless environment keeps in a variable. */
+let latest = 0;
 const BROKEN: {
   readonly [name in string]: readonly [rule: Rule, message: RegExp, environment: AnyEnvironment];
 } = {
@@ -171,6 +174,21 @@ const BROKEN: {
       reset: (config, rng, options) => ({
         ...(lake.reset(config, rng, options) as JsonObject),
         steps: calls++,
+      }),
+    },
+  ],
+  'a variable that all episodes share': [
+    'determinism',
+    /step 1 .* differently when other episodes were played at the same time: keep what an episode needs in its state/,
+    {
+      ...lake,
+      reset(config, rng, options) {
+        latest = Random.fromState(rng.state).float();
+        return lake.reset(config, rng, options);
+      },
+      step: (state, action, rng) => ({
+        ...(lake.step(state, action, rng) as Transition<Json>),
+        reward: latest,
       }),
     },
   ],

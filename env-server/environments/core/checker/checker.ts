@@ -110,7 +110,14 @@ export async function checkEnvironment(
       const config = resolveConfig(environment, given);
       const resolvedOptions = resolveOptions(environment);
       for (let seed = 0; seed < episodes && performance.now() < until; seed++) {
-        const settings = { config, options: resolvedOptions, seed, steps, until };
+        const settings = {
+          config,
+          options: resolvedOptions,
+          seed,
+          steps,
+          until,
+          rivals: episodesPlayed === 0,
+        };
         stepsPlayed += await checkEpisode(environment, settings, findings, `${where}, seed ${seed}`);
         episodesPlayed++;
         if (seed === 0) configurationsPlayed++;

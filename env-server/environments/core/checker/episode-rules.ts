@@ -1,6 +1,6 @@
 import { webcrypto } from 'node:crypto';
 import { setImmediate as othersFirst } from 'node:timers/promises';
-import type { Json, JsonObject } from '../../../../shared/json.ts';
+import type { Json } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
 import { endsOf } from '../ends.ts';
 import {
@@ -13,6 +13,7 @@ import {
 import { whyOutside } from '../membership.ts';
 import { charactersOf, type ObservationSpaces, type Space } from '../spaces.ts';
 import { deepFreeze, isPlainJson, junkAction, sameJson, sensibleAction, shown, throughJson } from './play.ts';
+import { checkReplay, type EpisodeSettings, isCopyable } from './replay.ts';
 import type { Findings, Rule } from './report.ts';
 
 /** Clocks and random sources that an environment must not read, each as owner and method name. */
@@ -66,15 +67,6 @@ const REWARD_TOLERANCE = 1e-9;
 const PLANNED_ACTIONS = 4;
 const MAX_LISTED_TRIED = 4;
 
-export interface EpisodeSettings {
-  readonly config: JsonObject;
-  readonly options: JsonObject;
-  readonly seed: number;
-  readonly steps: number;
-  /** Time by `performance.now` after which no step begins. Default: no limit. */
-  readonly until?: number;
-}
-
 /** Plays one episode under observation, then replays it from its seed. Returns the number of steps. */
 export async function checkEpisode(
   environment: AnyEnvironment,
@@ -127,7 +119,9 @@ export async function checkEpisode(
   watch.looks(state, true);
   findings.at(where);
   if (environment.spec.seedable !== false) {
-    await checkReplay(environment, settings, { start, actions, results }, findings);
+    const played = { start, actions, results };
+    const repeats = await checkReplay(environment, settings, played, findings);
+    if (repeats && settings.rivals) await checkReplay(environment, settings, played, findings, true);
   }
   await watch.call('no_exceptions', 'dispose', () => environment.dispose?.(state), 'dispose');
   return actions.length;
@@ -142,68 +136,6 @@ function checkEnd({ spec }: AnyEnvironment, { ended_by: end }: StepInfo, finding
     findings.warn(
       `info.ended_by is ${shown(end)}, which is not among the ends ${Object.keys(known).join(', ')}`,
     );
-  }
-}
-
-/** True if states are complete, so a state can be stepped from twice. */
-function isCopyable(environment: AnyEnvironment): boolean {
-  return environment.dispose === undefined;
-}
-
-/**
- * Part of a state that two plays of an episode must share: the whole state, or the observation where the state names
- * something outside.
- */
-function shownState(environment: AnyEnvironment, state: Json): Json {
-  return isCopyable(environment)
-    ? state
-    : [environment.observe(state, 'text'), environment.observe(state, 'structured')];
-}
-
-interface PlayedEpisode {
-  readonly start: Json;
-  readonly actions: readonly Json[];
-  readonly results: readonly Transition<Json>[];
-}
-
-/** Repeats the actions from the seed. */
-async function checkReplay(
-  environment: AnyEnvironment,
-  { config, options, seed, until = Number.POSITIVE_INFINITY }: EpisodeSettings,
-  { start, actions, results }: PlayedEpisode,
-  findings: Findings,
-): Promise<void> {
-  const rng = Random.fromSeed(seed);
-  let state = await environment.reset(config, rng, options);
-  try {
-    const shownStart = shownState(environment, start);
-    const shownAgain = shownState(environment, state);
-    if (!sameJson(shownAgain, shownStart)) {
-      findings.add(
-        'determinism',
-        `seed ${seed} began with ${shown(shownStart)} and then with ${shown(shownAgain)}`,
-      );
-      return;
-    }
-    for (const [index, action] of actions.entries()) {
-      if (performance.now() >= until) return;
-      await othersFirst();
-      const result = await environment.step(state, action, rng);
-      state = result.state;
-      const [now, before] = [result, results[index]].map(transition => ({
-        ...transition,
-        state: shownState(environment, transition.state),
-      }));
-      if (!sameJson(now, before)) {
-        findings.add(
-          'determinism',
-          `step ${index + 1} (${shown(action)}) came out differently the second time`,
-        );
-        return;
-      }
-    }
-  } finally {
-    await environment.dispose?.(state);
   }
 }
 
@@ -271,7 +203,10 @@ class Watch {
       environment.step(copy, action, twin),
     );
     if (again && !sameJson(again, result)) {
-      this.#findings.add('snapshot', `${what} came out differently from a copy of the state`);
+      this.#findings.add(
+        'snapshot',
+        `${what} came out differently from a copy of the state, which must hold all that an episode needs`,
+      );
     }
     return result;
   }
