@@ -1,4 +1,4 @@
-import { symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parquetWriteFile } from 'hyparquet-writer';
 import t from 'tap';
@@ -110,6 +110,28 @@ t.test('what cannot be read is refused by file and line', async t => {
   await t.rejects(importRuns([join(folder, 'bad.jsonl')], join(folder, 'root'), controller.signal), {
     name: 'AbortError',
   });
+});
+
+/** Parquet of 50 bytes without columns, with a row group that claims 10⁹ rows. */
+const CLAIMING = 'UEFSMRUEGRxIBHJvb3QVAAAWgKjWuQcZHBkAFgAWgKjWuQcAKAF4GQAAJgAAAFBBUjE=';
+
+t.test('small Parquet files that unpack without end are refused', async t => {
+  const folder = t.testdir({ root: {} });
+  const root = join(folder, 'root');
+  const claiming = join(folder, 'claiming.parquet');
+  writeFileSync(claiming, Buffer.from(CLAIMING, 'base64'));
+  await t.rejects(importRuns([claiming], root), { message: /row group 1 has 1000000000 rows, more than/ });
+  const equal = join(folder, 'equal.parquet');
+  writeParquet(
+    equal,
+    Array.from({ length: 50 }, () => ({ ...TRL_ROWS[0], completion: 'x'.repeat(50_000) })),
+  );
+  const most = 1024 * 1024;
+  t.ok(statSync(equal).size < most, 'the file itself is small');
+  await t.rejects(importRuns([equal], root, undefined, most), {
+    message: /too large when they are unpacked/,
+  });
+  t.equal((await importRuns([equal], root))[0].episodes, 50);
 });
 
 t.test('a steps file of many steps is written in pieces, in the order of its rows', async t => {

@@ -18,7 +18,7 @@ import { TrajectoryImport } from '../../site/compute/formats/import.ts';
 import { type OnRow, RowSplitter } from '../../site/compute/formats/rows.ts';
 
 const MIB = 1024 * 1024;
-/** Most bytes of a command's files, because their episodes are written out again. */
+/** Most bytes of a command's files, and of the episodes that are written out again: a packed file may hold more. */
 const MAX_BYTES = 2048 * MIB;
 /** Most files in a folder, and its depth: `job/trial/agent/trajectory.json`. */
 const MAX_FILES = 10_000;
@@ -43,25 +43,28 @@ export interface ImportedRun {
  * `rollout_data_dir`.
  * @param root folder for the run folders
  * @param signal ends it early
+ * @param maxBytes largest sum of the files, and of what is written
  * @throws Error that names file and line for anything but a trajectory
  */
 export async function importRuns(
   paths: readonly string[],
   root: string,
   signal?: AbortSignal,
+  maxBytes = MAX_BYTES,
 ): Promise<ImportedRun[]> {
+  const space = { left: maxBytes };
   const runs: ImportedRun[] = [];
   const taken = new Set<string>();
-  let left = MAX_BYTES;
+  let left = maxBytes;
   for (const path of paths) {
     const files = filesAt(path);
     left -= files.reduce((sum, file) => sum + statSync(file).size, 0);
     if (left < 0)
       throw new Error(
-        `${path}: the files have more than ${MAX_BYTES / MIB} MiB together; view some of them, e.g. of one step`,
+        `${path}: the files have more than ${maxBytes / MIB} MiB together; view some of them, e.g. of one step`,
       );
     const id = freeName(basename(path, extname(path)).replace(/^\.+/, '') || 'trajectories', taken);
-    runs.push(await importRun(files, root, id, signal));
+    runs.push(await importRun(files, root, id, space, signal));
   }
   return runs;
 }
@@ -101,11 +104,12 @@ async function importRun(
   files: readonly string[],
   root: string,
   id: string,
+  space: Space,
   signal?: AbortSignal,
 ): Promise<ImportedRun> {
   const folder = join(root, id);
   mkdirSync(join(folder, RUN_FILES.trajectories), { recursive: true });
-  const output = new StepFiles(join(folder, RUN_FILES.trajectories));
+  const output = new StepFiles(join(folder, RUN_FILES.trajectories), space);
   const rows = new TrajectoryImport((step, episode) => output.add(step, episode));
   const notes: string[] = [];
   for (const file of files) {
@@ -147,15 +151,22 @@ function isParquet(file: string): boolean {
   }
 }
 
+/** Bytes that may still be written. */
+interface Space {
+  left: number;
+}
+
 /** Trajectory files by step, written in large pieces. */
 class StepFiles {
   readonly #folder: string;
   readonly #waiting = new Map<number, string[]>();
   #bytes = 0;
+  readonly #space: Space;
   lastStep = 0;
 
-  constructor(folder: string) {
+  constructor(folder: string, space: Space) {
     this.#folder = folder;
+    this.#space = space;
   }
 
   add(step: number, episode: EpisodeRecord): void {
@@ -164,6 +175,9 @@ class StepFiles {
     lines.push(line);
     this.#waiting.set(step, lines);
     this.#bytes += line.length;
+    this.#space.left -= line.length;
+    if (this.#space.left < 0)
+      throw new FormatError('its episodes are too large when they are unpacked; view some of them');
     this.lastStep = Math.max(this.lastStep, step);
     if (this.#bytes > MAX_WAITING_BYTES) this.flush();
   }
@@ -203,6 +217,8 @@ function statusOf(name: string, format: string, step: number): RunStatus {
 
 /** Most uncompressed bytes of a row group, which is in memory as a whole. */
 const MAX_GROUP_BYTES = 512 * MIB;
+/** Most rows of a row group: equal rows take no bytes. */
+const MAX_GROUP_ROWS = 1_000_000;
 
 /**
  * The rows of a Parquet file, one row group at a time.
@@ -225,6 +241,8 @@ async function parquetRows(path: string, onRow: OnRow): Promise<boolean> {
   for (const [i, group] of metadata.row_groups.entries()) {
     if (bytesOf(group) > MAX_GROUP_BYTES)
       throw new FormatError(`row group ${i + 1} is larger than ${MAX_GROUP_BYTES / MIB} MiB`);
+    if (group.num_rows > MAX_GROUP_ROWS)
+      throw new FormatError(`row group ${i + 1} has ${group.num_rows} rows, more than ${MAX_GROUP_ROWS}`);
     const end = start + Number(group.num_rows);
     const rows = await readable(
       parquetReadObjects({ file, metadata, compressors, rowStart: start, rowEnd: end }),
