@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { replaceFile, replaceFileSync } from './replace-file.ts';
+import { checkReplaceable, replaceFile, replaceFileSync } from './replace-file.ts';
 
 t.test('writers of one file at the same time do not meet, and a reader sees one of them whole', async t => {
   const folder = t.testdir({ file: 'old' });
@@ -51,6 +51,8 @@ t.test(
     t.equal(readFileSync(file, 'utf8'), 'new');
     replaceFileSync(file, 'newer');
     t.equal(readFileSync(file, 'utf8'), 'newer');
+    checkReplaceable(file);
+    t.equal(readFileSync(file, 'utf8'), 'newer', 'a check changes nothing');
     t.throws(() => replaceFileSync(taken, 'a file cannot replace a folder'), { code: 'EISDIR' });
     t.same(readdirSync(folder).sort(), ['file', 'taken']);
   },
@@ -61,6 +63,7 @@ t.test('an error names the file, not the temporary one', async t => {
   const open = { code: 'ENOENT', path: file, message: `ENOENT: no such file or directory, open '${file}'` };
   t.throws(() => replaceFileSync(file, ''), open);
   await t.rejects(replaceFile(file, ''), open);
+  t.throws(() => checkReplaceable(file), open);
   if (!existsSync('/dev/full')) return;
   const full = async () => writeFileSync('/dev/full', 'text');
   await t.rejects(replaceFile(file, full), {

@@ -51,3 +51,18 @@ export function replaceFileSync(path: string, text: string): void {
     throw withPath(error, temporary, path);
   }
 }
+
+/**
+ * Call it before the work that the file is the result of.
+ * @throws Error naming the file, where it could not be created or replaced
+ */
+export function checkReplaceable(path: string): void {
+  const temporary = temporaryName(path);
+  try {
+    writeFileSync(temporary, '');
+  } catch (error) {
+    throw withPath(error, temporary, path);
+  } finally {
+    rmSync(temporary, { force: true });
+  }
+}

@@ -1,6 +1,7 @@
 import { closing } from '../../shared/closing.ts';
 import { validateConfig } from '../../shared/config.ts';
 import { readLogLevel } from '../../shared/log.ts';
+import { checkReplaceable } from '../../shared/replace-file.ts';
 import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import { loadRunSettings } from '../config/load.ts';
 import { WarmStart } from '../config/sections/training.ts';
@@ -101,6 +102,7 @@ export async function demonstrations(
     firstSeed: levelSeeds({ ...settings, warm_start: player }).demonstrations,
   });
   const seed = mixSeed(settings.seed, PURPOSE.demonstrations);
+  checkReplaceable(options.out);
   await findServerSoon(settings, progress.warn, stop);
   await using table = closing(await openTable(settings, player, options.policy, progress, stop));
   const { context } = table;

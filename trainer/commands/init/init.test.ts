@@ -192,6 +192,12 @@ t.test('what cannot be trained is refused, and nothing is written', async t => {
   const refused = (envId: string, message: RegExp, servers = url, settings: string[] = []) =>
     t.rejects(init(envId, settings, { servers, out: join(folder, 'x.yaml') }), { message }, String(message));
   await refused('Yess-v0', /has no environment Yess-v0, did you mean Yes-v0\? It has .*Sokoban-v0/);
+  const nowhere = { servers: 'http://127.0.0.1:1', out: join(folder, 'none', 'x.yaml') };
+  await t.rejects(
+    init('Yes-v0', [], nowhere),
+    { code: 'ENOENT', path: nowhere.out },
+    'before anything is played',
+  );
   await refused('Nothing-like-it', /has no environment Nothing-like-it\. It has /);
   await refused(
     'Yes-v0',

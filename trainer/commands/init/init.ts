@@ -6,6 +6,7 @@ import { closing } from '../../../shared/closing.ts';
 import { overrideConfig } from '../../../shared/config.ts';
 import type { JsonObject } from '../../../shared/json.ts';
 import { TRAINER } from '../../../shared/program.ts';
+import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
@@ -166,6 +167,7 @@ export async function init(
   const tag = tagOf(envId);
   const file = options.out ?? `${envId.replace(/^.*\//, '')}.yaml`;
   refuseExisting(file, options);
+  checkReplaceable(file);
   const config = overrideConfig({}, settings) as JsonObject;
   const progress = openProgress(process.stderr, 'info');
   using requests = stopRequests(() => {});

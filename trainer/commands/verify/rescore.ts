@@ -1,5 +1,6 @@
 import { resolve } from 'node:path';
 import { closing } from '../../../shared/closing.ts';
+import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { correlation, mean } from '../../algorithms/statistics.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import { filterEpisodes } from '../../data/filtering.ts';
@@ -49,6 +50,7 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
     throw new Error(
       `${run.path} has no stored episodes: train with tracking.trajectories_every=1, or any number above 0`,
     );
+  if (options.out !== undefined) checkReplaceable(options.out);
   await using hook = closing(
     new FileReward({
       file: resolve(options.reward),

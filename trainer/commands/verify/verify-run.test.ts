@@ -249,6 +249,11 @@ t.test(
       [true],
       'the first failure is reported when it happens',
     );
+    await t.rejects(
+      rescoreCommand(run.path, { reward: join(folder, 'broken.ts'), out: join(folder, 'none', 'out.jsonl') }),
+      { code: 'ENOENT' },
+      'before anything is rewarded',
+    );
     await t.rejects(rescoreCommand(run.path, { reward: join(folder, 'x.ts') }), /there is no file .*x\.ts/);
   },
 );

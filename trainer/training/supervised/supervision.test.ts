@@ -50,6 +50,12 @@ for (const learn of ['responses', 'everything'] as const) {
       const out = join(folder, 'demonstrations.jsonl');
       writeFileSync(join(folder, 'config.yaml'), stringify(played));
       t.equal(await demonstrations(join(folder, 'config.yaml'), [], { out, quiet: true }), 0);
+      const nowhere = { out: join(folder, 'none', 'out.jsonl'), quiet: true };
+      await t.rejects(
+        demonstrations(join(folder, 'config.yaml'), ['servers=[{url: "http://127.0.0.1:1"}]'], nowhere),
+        { code: 'ENOENT', path: nowhere.out },
+        'before anything is played',
+      );
       t.match(readJsonLines(out)[0], {
         messages: [{ role: 'user' }, { role: 'assistant' }],
         tag: 'Lake',
