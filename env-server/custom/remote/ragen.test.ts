@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import type { JsonObject } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { type App, createApp } from '../../app.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
@@ -126,6 +126,7 @@ t.test(
       [{ action_space: space({ type: 'Text', max_length: -1 }) }, /action_space.gymnasium.max_length must/],
       [{ observation_space: space({ max_length: 'long' }) }, /observation_space.gymnasium.max_length must/],
       [{ max_episode_steps: 1e9 }, /max_episode_steps must be a whole number from 1 to 100000/],
+      [{ title: 'x'.repeat(201) }, /title must have at most 200 characters, got 201/],
       [{ legend: 'P: the player' }, /legend must be a list/],
       [{ legend: [null] }, /legend\/0 must be an object with a symbol and a meaning/],
       [{ legend: [...(described.legend as []), { symbol: 1 }] }, /legend\/1 must be/],
@@ -172,24 +173,48 @@ t.test('a session that the other server has lost ends the episode', async t => {
   });
 });
 
+/** An environment of a service that is not asked for its description. */
+function proxiedAs(t: Test, url: string): AnyEnvironment {
+  const definition: RagenDefinition = { kind: 'remote', protocol: 'ragen', env_id: 'Far-v0', url };
+  const document = { title: 'Far', instruction: 'Continue.', max_episode_steps: 9, action_space: {} };
+  return ragenEnvironment('test/Far-v0', definition, { document }, localNetwork(t));
+}
+
 t.test('a step that is answered by something else than an object is refused by name', async t => {
   const service = await testService(t, ({ path }) => ({
     body: path === '/v1/sessions' ? { session_id: 's', observation: 'on' } : 'null',
   }));
-  const definition: RagenDefinition = {
-    kind: 'remote',
-    protocol: 'ragen',
-    env_id: 'Far-v0',
-    url: service.url,
-  };
-  const document = { title: 'Far', instruction: 'Continue.', max_episode_steps: 9, action_space: {} };
-  const environment = ragenEnvironment('test/Far-v0', definition, { document }, localNetwork(t));
+  const environment = proxiedAs(t, service.url);
   const rng = Random.fromSeed(1);
   const state = await environment.reset({ max_steps: 9 }, rng, {});
   await t.rejects(async () => environment.step(state, 'x', rng), {
     code: 'remote_failed',
     message: 'the service of test/Far-v0 must answer a step with a JSON object',
   });
+});
+
+t.test('the pause that the other server asks for stays within an hour', async t => {
+  let asked: Json = 0;
+  const service = await testService(t, ({ path }) =>
+    path === '/v1/sessions'
+      ? { body: { session_id: 's', observation: 'on' } }
+      : { status: 429, body: { retryable: true, retry_after_s: asked } },
+  );
+  const environment = proxiedAs(t, service.url);
+  const rng = Random.fromSeed(1);
+  const state = await environment.reset({ max_steps: 9 }, rng, {});
+  for (const [seconds, expected] of [
+    [30, 30],
+    [1e300, 3600],
+    [-5, 1],
+    ['soon', 1],
+  ] as const) {
+    asked = seconds;
+    await t.rejects(async () => environment.step(state, 'x', rng), {
+      code: 'remote_unavailable',
+      retryAfterSeconds: expected,
+    });
+  }
 });
 
 t.test('ends are named by the other server, its step limit included', async t => {

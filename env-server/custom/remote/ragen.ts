@@ -145,7 +145,8 @@ function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
   const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
   if (retryable !== true) return endpoint.failed(what);
   return new Problem('remote_unavailable', `the service of ${endpoint.name} ${what}`, {
-    retryAfterSeconds: typeof retry_after_s === 'number' ? retry_after_s : 1,
+    retryAfterSeconds:
+      typeof retry_after_s === 'number' && retry_after_s > 0 ? Math.min(retry_after_s, MAX_RETRY_AFTER_S) : 1,
   });
 }
 
@@ -165,6 +166,9 @@ interface Document {
 
 const DEFAULT_MAX_TEXT_LENGTH = 1_000_000;
 const ACTION_SPACE = 'action_space.gymnasium';
+const MAX_TITLE_LENGTH = 200;
+/** Longest pause that a service may ask the clients of this server for. */
+const MAX_RETRY_AFTER_S = 3600;
 const MAX_LEGEND_ENTRIES = 1000;
 const MAX_ENDS = 100;
 /** Far beyond any text, and sums of such lengths stay exact. */
@@ -185,6 +189,10 @@ function readDocument(document: JsonObject): Document {
     vocabulary,
     example_actions: examples,
   } = document;
+  const title = text('title');
+  if (title.length > MAX_TITLE_LENGTH) {
+    throw new InvalidAnswer(`title must have at most ${MAX_TITLE_LENGTH} characters, got ${title.length}`);
+  }
   const maxSteps = readInteger(document.max_episode_steps, 'max_episode_steps', 1, MAX_STEPS);
   if (maxSteps === undefined) throw new InvalidAnswer('its document has no max_episode_steps');
   const names = isTexts(actions) ? actions : undefined;
@@ -192,7 +200,7 @@ function readDocument(document: JsonObject): Document {
   const options =
     isObject(options_schema) && isObject(options_schema.properties) ? options_schema.properties : {};
   return {
-    title: text('title'),
+    title,
     text: typeof document.description === 'string' ? document.description : undefined,
     description: {
       instruction: text('instruction'),
