@@ -1,5 +1,5 @@
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
-import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../algorithms/losses/settings.ts';
+import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
@@ -7,7 +7,7 @@ import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import { assertSameModel } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
-import { LossGradients, NotFiniteError } from './learning/loss-gradients.ts';
+import { LossGradients } from './learning/loss-gradients.ts';
 import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
 import type { WeightAverage } from './learning/weight-average.ts';
 import type { LocalPolicyOptions, ModelState } from './options.ts';
@@ -50,7 +50,7 @@ export type { LocalPolicyOptions } from './options.ts';
 export class LocalPolicy implements TrainedPolicy {
   readonly config: DecoderConfig;
   readonly maxSequenceLength: number;
-  /** Number of weights, including value head and adapters. */
+  /** Includes value head and adapters. */
   readonly parameterCount: number;
   /** Number of learned weights: all, or those of adapters and value head. */
   readonly trainedCount: number;
@@ -63,8 +63,6 @@ export class LocalPolicy implements TrainedPolicy {
   #closed = false;
   /** Number of callers that suspend sampling. */
   #holders = 0;
-  /** Accumulated gradients since the last step: whether there are any, and why they cannot be used. */
-  #added: { readonly any: boolean; readonly fault?: Error } = { any: false };
 
   private constructor(parts: PolicyParts, pool: WorkerPool) {
     const { options, config, weights } = parts;
@@ -91,7 +89,6 @@ export class LocalPolicy implements TrainedPolicy {
     return this.#state.version;
   }
 
-  /** Readable name of runtime and devices. */
   get description(): string {
     const where = this.#pool.description;
     const { lora, quantization, blocks } = this.config;
@@ -107,7 +104,6 @@ export class LocalPolicy implements TrainedPolicy {
     return this.config.vocabularySize;
   }
 
-  /** @param watch called with each token soon after it is sampled, before the result */
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     this.#assertOpen();
     return this.#pool.generate(request, watch);
@@ -151,7 +147,7 @@ export class LocalPolicy implements TrainedPolicy {
     return this.#queue.run(() => this.#pool.scoreContinuations(requests, settings.temperature));
   }
 
-  /** Values of the states before trained tokens, by the value head. @throws RangeError where there is none */
+  /** @throws RangeError where there is no value head */
   async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
     if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
     const scores = await this.#score(sequences, { temperature: 1 }, false);
@@ -182,13 +178,9 @@ export class LocalPolicy implements TrainedPolicy {
     if (this.#state.average?.swapped) throw new Error('the average of the weights cannot learn');
     const { optimizer } = settings;
     const gradient = this.#gradients.prepared(batch, settings);
-    return this.#queue.run(async () => {
-      if (this.#added.any) throw new Error('added gradients wait for their step: take it first');
-      try {
-        return await gradient((norm, lossScale) => this.#apply(norm, lossScale, optimizer));
-      } finally {
-        await this.#resume();
-      }
+    return this.#learning(async () => {
+      if (this.#gradients.hasSum) throw new Error('added gradients wait for their step: take it first');
+      return gradient((norm, lossScale) => this.#apply(norm, lossScale, optimizer));
     });
   }
 
@@ -203,19 +195,7 @@ export class LocalPolicy implements TrainedPolicy {
     loss: LossSettings,
   ): Promise<readonly Float32Array[]> {
     this.#assertLearns();
-    const gradient = this.#gradients.preparedSum(sequences, loss);
-    return this.#queue.run(async () => {
-      try {
-        const logProbs = await gradient(this.#added.any ? 'more' : 'first');
-        this.#added = { ...this.#added, any: true };
-        return logProbs;
-      } catch (error) {
-        this.#added = { any: true, fault: error as Error };
-        throw error;
-      } finally {
-        await this.#resume();
-      }
-    });
+    return this.#learning(this.#gradients.preparedSum(sequences, loss));
   }
 
   /**
@@ -226,18 +206,18 @@ export class LocalPolicy implements TrainedPolicy {
    */
   async step(optimizer: OptimizerSettings): Promise<number> {
     this.#assertLearns();
-    const none = this.#gradients.preparedSum([], DEFAULT_LOSS_SETTINGS);
+    return this.#learning(async () => {
+      const norm = await this.#gradients.takeSum();
+      await this.#apply(norm, 1, optimizer);
+      return norm;
+    });
+  }
+
+  /** Does the work after earlier tasks, and lets the workers generate again when it ends. */
+  #learning<T>(work: () => Promise<T>): Promise<T> {
     return this.#queue.run(async () => {
-      const { any, fault } = this.#added;
-      this.#added = { any: false };
-      if (fault) throw new Error(`a gradient of this step could not be added: ${fault.message}`);
       try {
-        await this.#pool.all({ kind: 'hold' });
-        if (!any) await none('first');
-        const norm = await this.#pool.reduceGradients();
-        if (!Number.isFinite(norm)) throw new NotFiniteError(norm);
-        await this.#apply(norm, 1, optimizer);
-        return norm;
+        return await work();
       } finally {
         await this.#resume();
       }
@@ -246,9 +226,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   /** Discards the gradients that {@link addGradient} added since the last step. */
   async dropGradients(): Promise<void> {
-    await this.#queue.run(async () => {
-      this.#added = { any: false };
-    });
+    await this.#queue.run(async () => this.#gradients.dropSum());
   }
 
   /** Applies the gradient that the workers hold. */
@@ -290,16 +268,13 @@ export class LocalPolicy implements TrainedPolicy {
     }
   }
 
-  /** Resets the optimizer's moments, its count of steps and the loss scale; weights stay. */
+  /** Resets the loss scale, too. */
   async resetOptimizer(): Promise<void> {
     this.#assertOpen();
     await this.#queue.run(async () => this.#state.resetOptimizer());
   }
 
-  /**
-   * Writes weights, config, optimizer state and the given files in the Hugging Face layout.
-   * @param dtype of the weights; with bfloat16 a policy that loads them continues from rounded weights
-   */
+  /** @param dtype with bfloat16 a policy that loads the weights continues from rounded ones */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
     await this.#withWeights(() => this.#state.save(folder, dtype));
   }
@@ -331,20 +306,17 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   #exchange(average: WeightAverage): Promise<void> {
-    this.#assertOpen();
-    const exchange = async () => {
+    return this.#replacingWeights(async () => {
       await this.#pool.all({ kind: 'download' });
       average.swap();
-    };
-    return this.#queue.run(() => this.#replacingWeights(exchange));
+    });
   }
 
-  /** Writes weights, config and the given files for engines that generate: without optimizer state and value head. */
+  /** Writes neither optimizer state nor value head. */
   async publish(folder: string): Promise<void> {
     await this.#withWeights(() => this.#state.publish(folder));
   }
 
-  /** The present model, not a copy: for a policy that begins with it. */
   async weightsNow(): Promise<ModelState> {
     return this.#withWeights(async () => this.#state.model);
   }
@@ -360,10 +332,9 @@ export class LocalPolicy implements TrainedPolicy {
    * @throws RangeError when the folder's model has another shape
    */
   async load(folder: string): Promise<void> {
-    this.#assertOpen();
-    await this.#queue.run(async () => {
+    await this.#replacingWeights(async () => {
       await assertSameModel(folder, this.config);
-      await this.#replacingWeights(() => this.#state.load(folder));
+      await this.#state.load(folder);
     });
   }
 
@@ -373,8 +344,7 @@ export class LocalPolicy implements TrainedPolicy {
    * @param flat from {@link copyWeights}
    */
   async takeWeights(flat: Float32Array): Promise<void> {
-    this.#assertOpen();
-    await this.#queue.run(() => this.#replacingWeights(async () => this.#state.take(flat)));
+    await this.#replacingWeights(async () => this.#state.take(flat));
   }
 
   /**
@@ -407,13 +377,16 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /** Does work that replaces the weights, while the workers do not generate. */
-  async #replacingWeights(work: () => Promise<void>): Promise<void> {
-    try {
-      await this.#pool.all({ kind: 'hold' });
-      await work();
-    } finally {
-      await this.#resume(true);
-    }
+  #replacingWeights(work: () => Promise<void>): Promise<void> {
+    this.#assertOpen();
+    return this.#queue.run(async () => {
+      try {
+        await this.#pool.all({ kind: 'hold' });
+        await work();
+      } finally {
+        await this.#resume(true);
+      }
+    });
   }
 
   /** Lets the workers generate again, under the present weights. */

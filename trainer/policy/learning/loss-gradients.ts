@@ -4,7 +4,7 @@ import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import { lossStructure } from '../../algorithms/losses/inputs.ts';
 import { finishMetrics } from '../../algorithms/losses/metric-sums.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
-import type { LossSettings } from '../../algorithms/losses/settings.ts';
+import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
@@ -23,7 +23,7 @@ type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: 
 export type UseGradient = (norm: number, lossScale: number) => Promise<UpdateMetrics>;
 
 /** The gradient is not finite, so no step is taken. */
-export class NotFiniteError extends Error {
+class NotFiniteError extends Error {
   constructor(norm: number) {
     super(`the gradient's norm is ${norm}; the step was not taken and the weights are unchanged`);
     this.name = 'NotFiniteError';
@@ -37,6 +37,8 @@ export class LossGradients {
   readonly #pool: WorkerPool;
   /** Null where products are float32. */
   readonly #lossScale: LossScale | null;
+  /** Gradients that were added: whether there are any, and why they cannot be used. */
+  #sum: { readonly any: boolean; readonly fault?: Error } = { any: false };
 
   constructor(
     policy: LearningPolicy,
@@ -89,23 +91,67 @@ export class LossGradients {
     };
   }
 
+  /** True if gradients were added and not taken. */
+  get hasSum(): boolean {
+    return this.#sum.any;
+  }
+
   /**
    * Adds the gradient of a loss that is a sum over tokens, not a mean; sequences carry the weights of their tokens.
    * @returns log p at each predicted token of each sequence
-   * @throws RangeError for settings or sequences that do not fit, or with float16 products
+   * @throws RangeError for sequences or settings that do not fit, or with float16 products. After a later error the sum
+   * cannot be taken.
    */
   preparedSum(
     sequences: readonly TrainingSequence[],
     loss: LossSettings,
-  ): (sum: 'first' | 'more') => Promise<readonly Float32Array[]> {
-    if (this.#lossScale !== null) throw new RangeError('gradients add up in float32 alone, not in float16');
+  ): () => Promise<readonly Float32Array[]> {
+    this.#requireFloat32();
     if (sequences.length > 0) this.#checkedCounts(sequences, loss, 1);
-    return async sum => {
-      const { version } = this.#policy;
-      const { structure, counts } = summedLoss(sequences, loss);
-      const task = { sequences, loss, structure, counts, temperature: 1, version, lossScale: 1, sum };
-      return (await this.#pool.addGradient(task)).logProbs;
+    return async () => {
+      try {
+        const logProbs = await this.#add(sequences, loss);
+        this.#sum = { ...this.#sum, any: true };
+        return logProbs;
+      } catch (error) {
+        this.#sum = { any: true, fault: error as Error };
+        throw error;
+      }
     };
+  }
+
+  /**
+   * Ends the sum, which the workers hold from then on, and computes its norm; without added gradients it is 0.
+   * @throws Error when a gradient could not be added, or the sum is not finite
+   */
+  async takeSum(): Promise<number> {
+    this.#requireFloat32();
+    const { any, fault } = this.#sum;
+    this.dropSum();
+    if (fault) throw new Error(`a gradient of this step could not be added: ${fault.message}`);
+    await this.#pool.all({ kind: 'hold' });
+    if (!any) await this.#add([], DEFAULT_LOSS_SETTINGS);
+    const norm = await this.#pool.reduceGradients();
+    if (!Number.isFinite(norm)) throw new NotFiniteError(norm);
+    return norm;
+  }
+
+  /** Discards the gradients that were added. */
+  dropSum(): void {
+    this.#sum = { any: false };
+  }
+
+  async #add(sequences: readonly TrainingSequence[], loss: LossSettings): Promise<readonly Float32Array[]> {
+    const { version } = this.#policy;
+    const { structure, counts } = summedLoss(sequences, loss);
+    const sum = this.#sum.any ? 'more' : 'first';
+    const task = { sequences, loss, structure, counts, temperature: 1, version, lossScale: 1, sum } as const;
+    return (await this.#pool.addGradient(task)).logProbs;
+  }
+
+  /** @throws RangeError */
+  #requireFloat32(): void {
+    if (this.#lossScale !== null) throw new RangeError('gradients add up in float32 alone, not in float16');
   }
 
   /**
