@@ -1,6 +1,7 @@
 import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
-import { advantagesOver, sampledPositions, whitened } from './gae.ts';
+import { advantagesOver, sampledPositions } from './gae.ts';
 import { turnOfToken } from './turns.ts';
+import { whiten } from './whiten.ts';
 
 /**
  * Two levels of generalized advantage estimation: over turns, then over the tokens of each turn.
@@ -21,7 +22,7 @@ export const biLevelGae: AdvantageEstimator = {
       const { lossMask, values } = sequences[i];
       return array.map((a, t) => (lossMask[t] ? a + values![t] : 0));
     });
-    return whitened(sequences, { advantages, returns }, settings);
+    return { advantages: whiten(advantages, sequences, settings), returns };
   },
 };
 

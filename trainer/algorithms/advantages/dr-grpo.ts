@@ -1,5 +1,4 @@
-import { type AdvantageEstimator, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { compared, groupEstimator } from './groups.ts';
 
 /**
  * GRPO without its two biases: A = R − mean over the group, not divided by the std. The other half is the loss:
@@ -7,11 +6,4 @@ import { groupOutcomes } from './groups.ts';
  *
  * Source: Liu et al., 2025 (Understanding R1-Zero-Like Training).
  */
-export const drGrpo: AdvantageEstimator = {
-  needs: ['groups'],
-  perSequence: true,
-  estimate(sequences) {
-    const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
-    return { advantages: spread(sequences, values), returns: spread(sequences, values) };
-  },
-};
+export const drGrpo = groupEstimator(groups => groups.map(group => compared(group, false)));

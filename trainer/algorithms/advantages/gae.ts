@@ -1,4 +1,4 @@
-import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings, Advantages } from './estimator.ts';
+import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
 import { episodeKey } from './groups.ts';
 import { turnEnds } from './turns.ts';
 import { whiten } from './whiten.ts';
@@ -29,7 +29,7 @@ export const gae: AdvantageEstimator = {
       for (const [k, i] of chain.entries()) advantages[i] = found[k];
     }
     const returns = advantages.map((array, i) => array.map((a, t) => a + sequences[i].values![t]));
-    return whitened(sequences, { advantages, returns }, settings);
+    return { advantages: whiten(advantages, sequences, settings), returns };
   },
 };
 
@@ -109,15 +109,4 @@ export function advantagesOver({
 
 export function sampledPositions(lossMask: ArrayLike<number>): number[] {
   return Array.from(lossMask, (on, t) => (on ? t : -1)).filter(t => t >= 0);
-}
-
-/** Advantages whitened over the batch, unless the settings say otherwise. */
-export function whitened(
-  sequences: readonly AdvantageSequence[],
-  { advantages, returns }: Advantages,
-  settings: AdvantageSettings,
-): Advantages {
-  if (!settings.whiten) return { advantages, returns };
-  const lossMasks = sequences.map(({ lossMask }) => lossMask);
-  return { advantages: whiten(advantages, lossMasks), returns };
 }

@@ -1,9 +1,7 @@
 import { mean, positionsBy, unbiasedStd } from '../statistics.ts';
 import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { compared, groupOutcomes, requireWholeEpisodes, STD_FLOOR } from './groups.ts';
 import { turnOfToken, turnReturns } from './turns.ts';
-
-const STD_FLOOR = 1e-6;
 
 /**
  * Group-in-group policy optimization: credit for episodes and, inside them, for steps taken from equal states.
@@ -22,8 +20,7 @@ export const gigpo: AdvantageEstimator = {
     const groups = groupOutcomes(sequences);
     const steps = stepAdvantages(sequences, settings);
     const advantages = sequences.map((sequence, i) => {
-      const { score, mean: center, std } = groups[i];
-      const episode = settings.stdNormalize ? (score - center) / (std + STD_FLOOR) : score - center;
+      const episode = compared(groups[i], settings.stdNormalize);
       const turns = turnOfToken(sequence);
       return Float64Array.from(turns, k => (k < 0 ? 0 : episode + settings.stepWeight * steps[i][k]));
     });
@@ -35,12 +32,7 @@ function stepAdvantages(
   sequences: readonly AdvantageSequence[],
   settings: AdvantageSettings,
 ): Float64Array[] {
-  const episodes = positionsBy(sequences, (sequence, i) => sequence.episodeId ?? { i });
-  if (episodes.size !== sequences.length) {
-    throw new RangeError(
-      'gigpo needs one sequence per episode, got several of one episode: use context mode full',
-    );
-  }
+  requireWholeEpisodes('gigpo', sequences);
   const steps = sequences.flatMap((sequence, i) => {
     const returns = turnReturns(sequence, settings.gamma);
     const { states = [], groupId } = sequence;

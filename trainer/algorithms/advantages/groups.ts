@@ -1,5 +1,14 @@
 import { mean, positionsBy, unbiasedStd } from '../statistics.ts';
-import { type AdvantageSequence, outcome } from './estimator.ts';
+import {
+  type AdvantageEstimator,
+  type AdvantageSequence,
+  type AdvantageSettings,
+  outcome,
+  spread,
+} from './estimator.ts';
+
+/** Keeps quotients by a standard deviation finite, as RAGEN and verl have it. */
+export const STD_FLOOR = 1e-6;
 
 /** A sequence's outcome next to the statistics of its group; each episode of the group counts once. */
 export interface GroupOutcome {
@@ -28,8 +37,7 @@ export function groupOutcomes(
 ): GroupOutcome[] {
   const result = new Array<GroupOutcome>(sequences.length);
   for (const positions of positionsBy(sequences, sequence => sequence.groupId).values()) {
-    const episodes = positionsBy(positions, position => sequences[position].episodeId ?? { position });
-    const members = [...episodes.values()].map(([first]) => positions[first]);
+    const members = episodesAmong(sequences, positions).map(([first]) => first);
     const values = members.map(position => scores[position]);
     const single = members.length === 1;
     const statistics = { mean: single ? 0 : mean(values), std: single ? 1 : unbiasedStd(values) };
@@ -38,6 +46,46 @@ export function groupOutcomes(
     }
   }
   return result;
+}
+
+/** Positions of the sequences of each episode, among these positions of one group. */
+export function episodesAmong(
+  sequences: readonly AdvantageSequence[],
+  positions: readonly number[],
+): number[][] {
+  const episodes = positionsBy(positions, position => sequences[position].episodeId ?? { position });
+  return [...episodes.values()].map(own => own.map(index => positions[index]));
+}
+
+/** @throws RangeError where an episode is cut into several sequences */
+export function requireWholeEpisodes(name: string, sequences: readonly AdvantageSequence[]): void {
+  if (positionsBy(sequences, (sequence, i) => sequence.episodeId ?? { i }).size === sequences.length) return;
+  throw new RangeError(
+    `${name} needs one sequence per episode, got several of one episode: use context mode full`,
+  );
+}
+
+/** R − mean of the group, in standard deviations if `byStd`. */
+export function compared({ score, mean, std }: Omit<GroupOutcome, 'members'>, byStd: boolean): number {
+  return byStd ? (score - mean) / (std + STD_FLOOR) : score - mean;
+}
+
+/** An estimator with one value for each sequence, by the outcomes of its group: all sampled tokens have it. */
+export function groupEstimator(
+  valuesOf: (
+    groups: readonly GroupOutcome[],
+    sequences: readonly AdvantageSequence[],
+    settings: AdvantageSettings,
+  ) => ArrayLike<number>,
+): AdvantageEstimator {
+  return {
+    needs: ['groups'],
+    perSequence: true,
+    estimate(sequences, settings) {
+      const advantages = spread(sequences, valuesOf(groupOutcomes(sequences), sequences, settings));
+      return { advantages, returns: advantages };
+    },
+  };
 }
 
 /** Standard deviation of each sequence's group, for `soft_advantage_reweight`. */

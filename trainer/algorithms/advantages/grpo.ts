@@ -1,7 +1,4 @@
-import { type AdvantageEstimator, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
-
-const STD_FLOOR = 1e-6;
+import { compared, groupEstimator } from './groups.ts';
 
 /**
  * Group relative policy optimization: A = (R − mean) / (std + 1e-6) over the group, the same for every sampled
@@ -9,11 +6,4 @@ const STD_FLOOR = 1e-6;
  *
  * Source: Shao et al., 2024 (DeepSeekMath); RAGEN V2 `compute_grpo_outcome_advantage`.
  */
-export const grpo: AdvantageEstimator = {
-  needs: ['groups'],
-  perSequence: true,
-  estimate(sequences) {
-    const values = groupOutcomes(sequences).map(({ score, mean, std }) => (score - mean) / (std + STD_FLOOR));
-    return { advantages: spread(sequences, values), returns: spread(sequences, values) };
-  },
-};
+export const grpo = groupEstimator(groups => groups.map(group => compared(group, true)));

@@ -1,6 +1,5 @@
 import { mean } from '../statistics.ts';
-import { type AdvantageEstimator, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { groupEstimator } from './groups.ts';
 
 /**
  * Maximum-likelihood reinforcement learning: A = (R − μ) / μ over the group; hard groups weigh more, as in the gradient
@@ -8,20 +7,14 @@ import { groupOutcomes } from './groups.ts';
  * the sign of every advantage, so it is rejected. Source: Maximum Likelihood Reinforcement Learning (MaxRL), 2026.
  * @throws RangeError for a negative episode reward
  */
-export const maxrl: AdvantageEstimator = {
-  needs: ['groups'],
-  perSequence: true,
-  estimate(sequences) {
-    const groups = groupOutcomes(sequences);
-    const values = groups.map(({ score, members }, i) => {
-      if (score < 0) {
-        throw new RangeError(
-          `maxrl needs rewards ≥ 0, but an episode of group ${sequences[i].groupId} has ${score}: set the format penalty and step penalties to 0, or choose grpo`,
-        );
-      }
-      const center = mean(members.map(member => groups[member].score));
-      return center === 0 ? 0 : (score - center) / center;
-    });
-    return { advantages: spread(sequences, values), returns: spread(sequences, values) };
-  },
-};
+export const maxrl = groupEstimator((groups, sequences) =>
+  groups.map(({ score, members }, i) => {
+    if (score < 0) {
+      throw new RangeError(
+        `maxrl needs rewards ≥ 0, but an episode of group ${sequences[i].groupId} has ${score}: set the format penalty and step penalties to 0, or choose grpo`,
+      );
+    }
+    const center = mean(members.map(member => groups[member].score));
+    return center === 0 ? 0 : (score - center) / center;
+  }),
+);

@@ -1,5 +1,5 @@
 import { type AdvantageEstimator, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { compared, groupOutcomes } from './groups.ts';
 import { whitenMasked } from './whiten.ts';
 
 /**
@@ -11,10 +11,8 @@ export const reinforcePpBaseline: AdvantageEstimator = {
   needs: ['groups'],
   perSequence: true,
   estimate(sequences, settings) {
-    const values = groupOutcomes(sequences).map(({ score, mean }) => score - mean);
-    const centered = spread(sequences, values);
-    const lossMasks = sequences.map(sequence => sequence.lossMask);
-    const advantages = settings.whiten ? whitenMasked(centered, lossMasks) : centered;
+    const values = groupOutcomes(sequences).map(group => compared(group, false));
+    const advantages = whitenMasked(spread(sequences, values), sequences, settings);
     return { advantages, returns: advantages };
   },
 };

@@ -10,8 +10,7 @@ export const reinforcePp: AdvantageEstimator = {
   needs: [],
   estimate(sequences, settings) {
     const returns = sequences.map(sequence => rewardToGo(sequence, settings));
-    const lossMasks = sequences.map(sequence => sequence.lossMask);
-    return { advantages: settings.whiten ? whitenMasked(returns, lossMasks) : returns, returns };
+    return { advantages: whitenMasked(returns, sequences, settings), returns };
   },
 };
 

@@ -1,3 +1,5 @@
+import { mean } from '../statistics.ts';
+import { countOnes } from '../training-sequence.ts';
 import type { AdvantageSequence } from './estimator.ts';
 import { groupStds } from './groups.ts';
 
@@ -32,8 +34,8 @@ export function lengthReweight(
   advantages: readonly Float64Array[],
   sequences: readonly AdvantageSequence[],
 ): Float64Array[] {
-  const lengths = sequences.map(({ lossMask }) => Array.from(lossMask).filter(on => on !== 0).length);
-  const center = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+  const lengths = sequences.map(({ lossMask }) => countOnes(lossMask));
+  const center = mean(lengths);
   return advantages.map((array, i) => array.map(a => a / ((lengths[i] + LENGTH_FLOOR) / center)));
 }
 

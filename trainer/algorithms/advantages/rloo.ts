@@ -1,5 +1,4 @@
-import { type AdvantageEstimator, spread } from './estimator.ts';
-import { groupOutcomes } from './groups.ts';
+import { groupEstimator } from './groups.ts';
 
 /**
  * REINFORCE leave-one-out: the baseline is the mean of the group's other episodes, A = n/(n − 1)·(R − mean). A
@@ -7,13 +6,6 @@ import { groupOutcomes } from './groups.ts';
  *
  * Source: Ahmadian et al., 2024; verl 0.6.1 `compute_rloo_outcome_advantage`.
  */
-export const rloo: AdvantageEstimator = {
-  needs: ['groups'],
-  perSequence: true,
-  estimate(sequences) {
-    const values = groupOutcomes(sequences).map(({ score, mean, episodes: n }) =>
-      n === 1 ? score : (n / (n - 1)) * (score - mean),
-    );
-    return { advantages: spread(sequences, values), returns: spread(sequences, values) };
-  },
-};
+export const rloo = groupEstimator(groups =>
+  groups.map(({ score, mean, episodes: n }) => (n === 1 ? score : (n / (n - 1)) * (score - mean))),
+);

@@ -1,3 +1,4 @@
+import { mean } from '../statistics.ts';
 import type { TrainingSequence } from '../training-sequence.ts';
 import { sequenceOffPolicyWeights } from './inputs.ts';
 import type { LossSettings } from './settings.ts';
@@ -57,10 +58,6 @@ function offPolicyMetrics(
     'actor/off_policy_weight/max': weights.reduce((a, b) => Math.max(a, b)),
     'actor/off_policy_zero_frac': weights.filter(weight => weight === 0).length / weights.length,
   };
-}
-
-function mean(values: readonly number[]): number {
-  return values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
 /**

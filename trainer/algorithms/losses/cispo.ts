@@ -1,12 +1,4 @@
-import type { GraphBuilder } from '../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  clipRatio,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-  type TokenMetric,
-} from './policy-loss.ts';
+import { boundedLogRatios, clipRatio, type PolicyLoss, type TokenMetric } from './policy-loss.ts';
 
 /**
  * CISPO clips the importance weight instead of the update, so that every token keeps a gradient.
@@ -18,7 +10,7 @@ import {
 export const cispo = {
   name: 'cispo',
   kind: 'ratio',
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const logRatios = boundedLogRatios(g, input);
     const ratio = g.stopGradient(g.exp(logRatios));
     const weight = clipRatio(g, input, ratio);

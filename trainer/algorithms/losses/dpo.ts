@@ -1,6 +1,5 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
-import type { PolicyLoss, PolicyLossInput, TokenLosses } from './policy-loss.ts';
-import type { LossSettings } from './settings.ts';
+import type { PolicyLoss } from './policy-loss.ts';
 
 /**
  * Direct preference optimization: of two episodes from one start the better becomes likelier than the worse, measured
@@ -15,7 +14,7 @@ export const dpo = {
   name: 'dpo',
   kind: 'preference',
   reads: ['meanWeights', 'referenceLogProbs', 'preferences', 'partnerLogRatios'],
-  check({ aggregation, beta, kl }: LossSettings) {
+  check({ aggregation, beta, kl }) {
     if (!(beta > 0)) throw new RangeError(`loss.beta is ${beta}; dpo needs it above 0 (0.1 is usual)`);
     if (aggregation !== 'seq_mean_token_sum') {
       throw new RangeError(
@@ -28,7 +27,7 @@ export const dpo = {
       );
     }
   },
-  tokenLosses(g: GraphBuilder, { logProbs, token, sequenceSum }: PolicyLossInput): TokenLosses {
+  tokenLosses(g, { logProbs, token, sequenceSum }) {
     // β of the chosen, −β of the rejected.
     const preference = token('preferences');
     const share = token('meanWeights');

@@ -1,12 +1,5 @@
-import type { GraphBuilder } from '../../tensor/graph/graph.ts';
-import {
-  clippedSurrogate,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-} from './policy-loss.ts';
-import type { LossSettings } from './settings.ts';
+import { clippedSurrogate, LOG_RATIO_LIMIT, type PolicyLoss } from './policy-loss.ts';
+import { requireAggregation } from './settings.ts';
 
 /** The sequence's log-ratio is clamped from above (verl 0.6.1). */
 export const SEQUENCE_LOG_RATIO_LIMIT = 10;
@@ -24,13 +17,11 @@ export const gspo = {
   name: 'gspo',
   kind: 'ratio',
   reads: ['meanWeights'],
-  check({ aggregation }: LossSettings) {
-    if (aggregation === 'seq_mean_token_mean') return;
-    throw new RangeError(
-      `loss.aggregation is ${aggregation}, but gspo has one ratio per sequence and weighs sequences alike: use seq_mean_token_mean`,
-    );
+  check({ aggregation }) {
+    const why = 'has one ratio per sequence and weighs sequences alike';
+    requireAggregation('gspo', aggregation, 'seq_mean_token_mean', why);
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const { logProbs } = input;
     const difference = g.sub(logProbs, input.token('oldLogProbs'));
     const mean = input.sequenceSum(g.mul(difference, input.token('meanWeights')));

@@ -1,5 +1,5 @@
 import type { AdvantageEstimator, AdvantageSequence, AdvantageSettings } from '../estimator.ts';
-import { groupOutcomes } from '../groups.ts';
+import { compared, groupOutcomes } from '../groups.ts';
 import { atTurns } from '../turns.ts';
 import {
   comparedByState,
@@ -12,7 +12,6 @@ import {
   stateMeans,
 } from './state-graph.ts';
 
-const STD_FLOOR = 1e-6;
 /** Step return of the last turn of a success (`graph_gpo`). */
 const GOAL_RETURN = 10;
 const INVALID_PENALTY = 0.1;
@@ -113,8 +112,7 @@ function withEpisodes(
   const { stepWeight, episodeWeight } = settings.graph;
   const outcomes = groupOutcomes(sequences);
   const values = sequences.map(({ turnEnds = [] }, i) => {
-    const { score, mean, std } = outcomes[i];
-    const episode = settings.stdNormalize ? (score - mean) / (std + STD_FLOOR) : score - mean;
+    const episode = compared(outcomes[i], settings.stdNormalize);
     return new Float64Array(turnEnds.length).fill(episodeWeight * episode);
   });
   const groups = groupTurns(sequences, name);

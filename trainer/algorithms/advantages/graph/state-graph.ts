@@ -1,8 +1,7 @@
 import { positionsBy, unbiasedStd } from '../../statistics.ts';
 import type { AdvantageSequence } from '../estimator.ts';
+import { requireWholeEpisodes, STD_FLOOR } from '../groups.ts';
 import { turnEnds, turnRewards } from '../turns.ts';
-
-const STD_FLOOR = 1e-6;
 
 /** The node that the last turn of a successful episode leads to. A symbol, since a state could have any text. */
 export const GOAL = Symbol('goal');
@@ -28,12 +27,7 @@ export interface GraphTurn {
 
 /** The turns of each group of a batch, episode after episode. @throws RangeError where an episode is cut into sequences */
 export function groupTurns(sequences: readonly AdvantageSequence[], name: string): GraphTurn[][] {
-  const episodes = positionsBy(sequences, (sequence, i) => sequence.episodeId ?? { i });
-  if (episodes.size !== sequences.length) {
-    throw new RangeError(
-      `${name} needs one sequence per episode, got several of one episode: use context mode full`,
-    );
-  }
+  requireWholeEpisodes(name, sequences);
   const turns = sequences.map((sequence, position) => turnsOf(sequence, position, name));
   return [...positionsBy(sequences, ({ groupId }) => groupId).values()].map(positions =>
     positions.flatMap(position => turns[position]),

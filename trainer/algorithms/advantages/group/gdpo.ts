@@ -1,9 +1,7 @@
 import { mean } from '../../statistics.ts';
 import { type AdvantageEstimator, spread } from '../estimator.ts';
-import { groupOutcomes } from '../groups.ts';
+import { compared, groupOutcomes } from '../groups.ts';
 import { whitenMasked } from '../whiten.ts';
-
-const STD_FLOOR = 1e-6;
 
 /**
  * Group reward-decoupled normalization: each reward component is compared within the group separately, A_k = (R_k −
@@ -26,9 +24,8 @@ export const gdpo: AdvantageEstimator = {
     for (const key of keys) {
       const rewards = sequences.map((sequence, i) => componentOf(sequence.components!, key, i));
       const groups = groupOutcomes(sequences, rewards);
-      groups.forEach(({ score, mean: center, std }, i) => {
-        const own = stdNormalize ? (score - center) / (std + STD_FLOOR) : score - center;
-        values[i] += components[key] * own;
+      groups.forEach((group, i) => {
+        values[i] += components[key] * compared(group, stdNormalize);
       });
       metrics[`critic/component_std/${key}`] = mean(
         groups.map(({ std, episodes }) => (episodes > 1 ? std : 0)),
@@ -37,9 +34,7 @@ export const gdpo: AdvantageEstimator = {
         groups.map(({ std, episodes }) => (episodes > 1 && std === 0 ? 1 : 0)),
       );
     }
-    const lossMasks = sequences.map(({ lossMask }) => lossMask);
-    const plain = spread(sequences, values);
-    const advantages = whiten ? whitenMasked(plain, lossMasks) : plain;
+    const advantages = whitenMasked(spread(sequences, values), sequences, { whiten });
     return { advantages, returns: advantages, metrics };
   },
 };

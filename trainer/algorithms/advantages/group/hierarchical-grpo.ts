@@ -1,5 +1,6 @@
-import { positionsBy } from '../../statistics.ts';
+import { mean, positionsBy } from '../../statistics.ts';
 import { type AdvantageEstimator, type AdvantageSequence, outcome, spread } from '../estimator.ts';
+import { episodesAmong } from '../groups.ts';
 
 /**
  * R − mean of the peers, for scenes in which several agents play: those that `episodeAgents` names are compared with the same agent in
@@ -27,10 +28,8 @@ export const hierarchicalGrpo: AdvantageEstimator = {
     });
     for (const members of peers.values()) {
       // Sequences cut from one episode count once.
-      const own = positionsBy(members, position => sequences[position].episodeId ?? { position });
-      const rewards = [...own.values()].map(([first]) => outcome(sequences[members[first]]));
-      const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
-      for (const position of members) values[position] = outcome(sequences[position]) - mean;
+      const center = mean(episodesAmong(sequences, members).map(([first]) => outcome(sequences[first])));
+      for (const position of members) values[position] = outcome(sequences[position]) - center;
     }
     return { advantages: spread(sequences, values), returns: spread(sequences, values) };
   },

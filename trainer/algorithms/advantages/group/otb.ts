@@ -1,5 +1,6 @@
 import { positionsBy } from '../../statistics.ts';
 import type { AdvantageEstimator, AdvantageSequence } from '../estimator.ts';
+import { sampledPositions } from '../gae.ts';
 
 const WEIGHT_FLOOR = 1e-8;
 
@@ -52,7 +53,7 @@ interface Tokens {
 
 function tokensOf(sequence: AdvantageSequence): Tokens {
   const { lossMask, rewards, logProbs, squaredProbabilities, rolloutWeights } = sequence;
-  const positions = Array.from(lossMask).flatMap((on, t) => (on ? [t] : []));
+  const positions = sampledPositions(lossMask);
   const weight = new Float64Array(positions.length);
   let sum = 0;
   positions.forEach((t, k) => {

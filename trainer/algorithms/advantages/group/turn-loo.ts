@@ -1,5 +1,6 @@
 import { positionsBy } from '../../statistics.ts';
 import type { AdvantageEstimator } from '../estimator.ts';
+import { episodesAmong } from '../groups.ts';
 import { atTurns, turnOfToken, turnReturns } from '../turns.ts';
 
 /**
@@ -15,8 +16,7 @@ export const turnLoo: AdvantageEstimator = {
     const returns = sequences.map(sequence => turnReturns(sequence, gamma));
     const advantages = sequences.map(sequence => new Float64Array(sequence.lossMask.length));
     for (const members of positionsBy(sequences, ({ groupId }) => groupId).values()) {
-      const byEpisode = positionsBy(members, position => sequences[position].episodeId ?? { position });
-      const episodes = [...byEpisode.values()].map(own => own.map(index => members[index]));
+      const episodes = episodesAmong(sequences, members);
       const longest = Math.max(...members.map(position => returns[position].length));
       const totals = new Float64Array(longest);
       const counts = new Float64Array(longest);

@@ -1,9 +1,8 @@
 import { mean, positionsBy, unbiasedStd } from '../../statistics.ts';
 import { type AdvantageEstimator, type AdvantageSequence, outcome } from '../estimator.ts';
+import { STD_FLOOR } from '../groups.ts';
 import { atTurns } from '../turns.ts';
 import { globalAndLocal, leaveOneOut, leavesBelow, shares, type TreeNode, treeOf } from './tree.ts';
-
-const STD_FLOOR = 1e-6;
 
 /** Advantage of each node of a group's trees. */
 type TreeCredit = (nodes: readonly TreeNode[]) => ReadonlyMap<TreeNode, number>;

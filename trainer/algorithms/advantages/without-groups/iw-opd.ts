@@ -1,3 +1,4 @@
+import { mean } from '../../statistics.ts';
 import type { AdvantageEstimator } from '../estimator.ts';
 
 const SUM_FLOOR = 1e-8;
@@ -48,7 +49,6 @@ function summary({
   weighted,
 }: Readonly<Record<'weights' | 'gaps' | 'weighted', readonly number[]>>): Record<string, number> {
   if (weights.length === 0) return {};
-  const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
   return {
     'iw_opd/mean_advantage': mean(weighted),
     'iw_opd/mean_abs_advantage': mean(gaps.map(Math.abs)),

@@ -1,12 +1,5 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  clippedSurrogate,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-} from '../policy-loss.ts';
-import { above, type LossSettings } from '../settings.ts';
+import { boundedLogRatios, clippedSurrogate, type PolicyLoss } from '../policy-loss.ts';
+import { above } from '../settings.ts';
 
 /**
  * PPO's clip, and no loss at all for a few random tokens with a large covariance of advantage and log-probability:
@@ -18,7 +11,7 @@ export const clipCov = {
   kind: 'ratio',
   reads: ['selected'],
   selects: true,
-  check({ clipCov: { ratio, low, high } }: LossSettings) {
+  check({ clipCov: { ratio, low, high } }) {
     above('loss.clip_cov.ratio', ratio, 0);
     if (!(ratio <= 1))
       throw new RangeError(`loss.clip_cov.ratio is ${ratio}; it is a share of the tokens, at most 1`);
@@ -26,7 +19,7 @@ export const clipCov = {
       throw new RangeError(`loss.clip_cov.low … high is ${low} … ${high}; it must be low < high`);
     }
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const logRatios = boundedLogRatios(g, input);
     const { losses, clipped } = clippedSurrogate(g, input, g.exp(logRatios));
     return { losses: g.where(g.greater(input.token('selected'), 0.5), 0, losses), logRatios, clipped };

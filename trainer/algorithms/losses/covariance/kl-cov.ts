@@ -1,12 +1,5 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-} from '../policy-loss.ts';
-import { above, atLeast, type LossSettings } from '../settings.ts';
+import { boundedLogRatios, LOG_RATIO_LIMIT, type PolicyLoss } from '../policy-loss.ts';
+import { above, atLeast } from '../settings.ts';
 
 /**
  * loss = −A·ρ, + coefficient · |log ρ| for the few tokens with the largest covariance of advantage and log-probability:
@@ -20,13 +13,13 @@ export const klCov = {
   reads: ['selected'],
   selects: true,
   scalars: { coefficient: ({ klCov: { coefficient } }) => coefficient },
-  check({ klCov: { ratio, coefficient } }: LossSettings) {
+  check({ klCov: { ratio, coefficient } }) {
     above('loss.kl_cov.ratio', ratio, 0);
     if (!(ratio <= 1))
       throw new RangeError(`loss.kl_cov.ratio is ${ratio}; it is a share of the tokens, at most 1`);
     atLeast('loss.kl_cov.coefficient', coefficient, 0);
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const logRatios = boundedLogRatios(g, input);
     const surrogate = g.neg(g.mul(input.token('advantages'), g.exp(logRatios)));
     const penalty = g.mul(g.abs(logRatios), input.scalar('policy.coefficient'));

@@ -6,7 +6,7 @@ import {
   type TokenLosses,
   type TokenMetric,
 } from '../policy-loss.ts';
-import { atLeast, type DppoSettings, type LossSettings } from '../settings.ts';
+import { atLeast, type DppoSettings } from '../settings.ts';
 
 /** Keeps the logarithms of the binary KL finite where a probability is 1 (verl). */
 const COMPLEMENT_FLOOR = 1e-8;
@@ -36,14 +36,14 @@ export const dppo = {
     klTau: ({ dppo: settings }) => settings.klTau,
   },
   variant: ({ dppo: { divergence } }) => divergence,
-  check({ dppo: settings }: LossSettings) {
+  check({ dppo: settings }) {
     const { low, high } = dppoLimits(settings);
     atLeast('loss.dppo.low', low, 0);
     atLeast('loss.dppo.high', high, 0);
     atLeast('loss.dppo.ratio_cap', settings.ratioCap, 1);
     atLeast('loss.dppo.kl_tau', settings.klTau, 0);
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const { logProbs, token, scalar, variant } = input;
     const p = g.exp(g.stopGradient(logProbs));
     const anchor = g.exp(token('oldLogProbs'));

@@ -1,13 +1,4 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-  type TokenMetric,
-} from '../policy-loss.ts';
-import type { LossSettings } from '../settings.ts';
+import { boundedLogRatios, LOG_RATIO_LIMIT, type PolicyLoss, type TokenMetric } from '../policy-loss.ts';
 
 /**
  * Direct reward optimization: a quadratic penalty replaces the ratio, so stale samples add no variance and get no correction.
@@ -21,12 +12,12 @@ export const dro = {
   name: 'dro',
   kind: 'ratio',
   scalars: { beta: ({ dro: { beta } }) => beta ?? 0 },
-  check({ dro: { beta } }: LossSettings) {
+  check({ dro: { beta } }) {
     if (beta === null || !(beta > 0)) {
       throw new RangeError(`loss.dro.beta is ${beta}; dro needs it above 0, and it has no default`);
     }
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const { logProbs, token, scalar } = input;
     const move = g.sub(logProbs, token('oldLogProbs'));
     const square = g.mul(move, move);

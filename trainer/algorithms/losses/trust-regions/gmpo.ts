@@ -1,13 +1,5 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-  type TokenMetric,
-} from '../policy-loss.ts';
-import { atLeast, type LossSettings, requireAggregation } from '../settings.ts';
+import { boundedLogRatios, LOG_RATIO_LIMIT, type PolicyLoss, type TokenMetric } from '../policy-loss.ts';
+import { atLeast, requireAggregation } from '../settings.ts';
 
 /**
  * Geometric-mean policy optimization: log-ratios are clipped token by token and then averaged, so no single token decides.
@@ -25,12 +17,12 @@ export const gmpo = {
   reads: ['meanWeights'],
   sequenceLevel: true,
   scalars: { low: ({ gmpo: { low } }) => low, high: ({ gmpo: { high } }) => high },
-  check({ aggregation, gmpo: { low, high } }: LossSettings) {
+  check({ aggregation, gmpo: { low, high } }) {
     atLeast('loss.gmpo.low', low, 0);
     atLeast('loss.gmpo.high', high, 0);
     requireAggregation('gmpo', aggregation, 'seq_mean_token_mean', 'has one ratio per sequence');
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const { logProbs, token, scalar } = input;
     const advantages = token('advantages');
     const [rises, falls] = [g.greater(advantages, 0), g.less(advantages, 0)];

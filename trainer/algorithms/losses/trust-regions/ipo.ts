@@ -1,6 +1,5 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import { boundedLogRatios, type PolicyLoss, type PolicyLossInput, type TokenLosses } from '../policy-loss.ts';
-import { atLeast, type LossSettings } from '../settings.ts';
+import { boundedLogRatios, type PolicyLoss } from '../policy-loss.ts';
+import { atLeast } from '../settings.ts';
 import { anchorPenalty, trustRegionMetrics } from './dppo.ts';
 
 /**
@@ -13,11 +12,11 @@ export const ipo = {
   name: 'ipo',
   kind: 'ratio',
   scalars: { threshold: ({ ipo: { threshold } }) => threshold, klTau: ({ ipo: { klTau } }) => klTau },
-  check({ ipo: { threshold, klTau } }: LossSettings) {
+  check({ ipo: { threshold, klTau } }) {
     atLeast('loss.ipo.threshold', threshold, 0);
     atLeast('loss.ipo.kl_tau', klTau, 0);
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const { logProbs, token, scalar } = input;
     const move = g.abs(g.sub(g.exp(g.stopGradient(logProbs)), g.exp(token('oldLogProbs'))));
     const dropped = g.greater(move, scalar('policy.threshold'));

@@ -1,13 +1,5 @@
-import type { GraphBuilder } from '../../../tensor/graph/graph.ts';
-import {
-  boundedLogRatios,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-  type PolicyLossInput,
-  type TokenLosses,
-  type TokenMetric,
-} from '../policy-loss.ts';
-import { above, type LossSettings, requireAggregation } from '../settings.ts';
+import { boundedLogRatios, LOG_RATIO_LIMIT, type PolicyLoss, type TokenMetric } from '../policy-loss.ts';
+import { above, requireAggregation } from '../settings.ts';
 
 /**
  * Soft adaptive policy optimization: a sigmoid around ρ = 1 replaces the clip, so the gradient fades instead of ending.
@@ -21,12 +13,12 @@ export const sapo = {
   name: 'sapo',
   kind: 'ratio',
   scalars: { tauPositive: ({ sapo: { tauPos } }) => tauPos, tauNegative: ({ sapo: { tauNeg } }) => tauNeg },
-  check({ aggregation, sapo: { tauPos, tauNeg } }: LossSettings) {
+  check({ aggregation, sapo: { tauPos, tauNeg } }) {
     above('loss.sapo.tau_pos', tauPos, 0);
     above('loss.sapo.tau_neg', tauNeg, 0);
     requireAggregation('sapo', aggregation, 'seq_mean_token_mean', 'is defined as a mean over sequences');
   },
-  tokenLosses(g: GraphBuilder, input: PolicyLossInput): TokenLosses {
+  tokenLosses(g, input) {
     const advantages = input.token('advantages');
     const rises = g.greater(advantages, 0);
     const tau = g.where(rises, input.scalar('policy.tauPositive'), input.scalar('policy.tauNegative'));
