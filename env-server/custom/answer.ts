@@ -84,7 +84,8 @@ export function readOutcome(answer: { readonly [key: string]: unknown }, effecti
 export function checkReward(reward: unknown): asserts reward is number {
   const { minimum, maximum } = REWARD;
   if (typeof reward !== 'number' || !Number.isFinite(reward)) {
-    throw new InvalidAnswer(`reward must be a finite number, got ${kind(reward)}`);
+    const hint = reward === null ? ', which JSON has in place of NaN and infinity' : '';
+    throw new InvalidAnswer(`reward must be a finite number, got ${kind(reward)}${hint}`);
   }
   if (reward < minimum || reward > maximum) {
     throw new InvalidAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);

@@ -190,6 +190,9 @@ export function shownDuration(seconds: number): string {
   return `${whole} s`;
 }
 
+/** A return with three significant digits. */
+export const shownReturn = (value: number): string => String(Number(value.toPrecision(3)));
+
 /** `0.4 %` to one place below 10, whole above. */
 export function shownShare(share: number): string {
   const percent = 100 * share;

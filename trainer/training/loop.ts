@@ -203,12 +203,16 @@ class TrainingLoop {
       const played = await playValidation(rollouts, plan, stop);
       metrics = { ...metrics, ...validationMetrics(played.episodes, response_length, { set: name, ends }) };
     }
-    progress.update(count, { success: shownShare(metrics['val-env/success']) });
+    progress.update(count, {
+      success: shownShare(metrics['val-env/success']),
+      return: metrics['val-env/return'].toFixed(2),
+    });
     progress.end();
     const samples = episodes.slice(0, KEPT_VALIDATION_EPISODES);
     this.#trajectories.write('validation', step, samples);
     tracker.writeTable(step, 'val/generations', generationsTable(samples));
-    const low = this.#watch.afterValidation(plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]));
+    const successes = plan.tags.map(({ tag }) => metrics[`val-env/${tag}/success`]);
+    const low = this.#watch.afterValidation(successes, metrics['val-env/return']);
     const verdict = this.#monitor && monitorMetric(this.#monitor, this.#state.monitor, step, metrics);
     const early = verdict?.stop ?? low;
     tracker.write(step, { ...metrics, ...earlyMetric(early), 'timing_s/testing': this.#elapsed() - seconds });

@@ -140,7 +140,10 @@ t.test('answers of the wrong form are faults with a reason', async t => {
     });
   const cases: [step: string, message: RegExp][] = [
     ['{ state: {}, reward: "1" }', /reward must be a finite number, got a value of type string/],
-    ['{ state: {}, reward: NaN }', /reward must be a finite number, got null/],
+    [
+      '{ state: {}, reward: NaN }',
+      /reward must be a finite number, got null, which JSON has in place of NaN/,
+    ],
     ['{ state: {}, reward: 1e308 }', /reward must be from -1000000000000 to 1000000000000, got 1e\+308/],
     ['{ state: {}, terminated: 1 }', /terminated must be a boolean/],
     ['{ state: {}, truncated: "no" }', /truncated must be a boolean/],

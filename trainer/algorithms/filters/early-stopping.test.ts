@@ -20,9 +20,17 @@ t.test('ten steps under a tenth of the first ten steps’ spread stop the run', 
 
 t.test('five validations that never succeed stop the run, if no tag succeeds', async t => {
   const watch = new EarlyStopping(DEFAULT_EARLY_STOPPING);
-  for (let i = 0; i < 10; i++) t.equal(watch.afterValidation([0, 0.5]), null);
-  for (let i = 0; i < 4; i++) t.equal(watch.afterValidation([0, 0.009]), null);
-  t.equal(watch.afterValidation([0, 0.009]), 'low_success');
+  for (let i = 0; i < 10; i++) t.equal(watch.afterValidation([0, 0.5], 0), null);
+  for (let i = 0; i < 4; i++) t.equal(watch.afterValidation([0, 0.009], 0), null);
+  t.equal(watch.afterValidation([0, 0.009], 0), 'low_success');
+});
+
+t.test('a run without success continues while its return rises', async t => {
+  const watch = new EarlyStopping(DEFAULT_EARLY_STOPPING);
+  for (let i = 0; i < 20; i++) t.equal(watch.afterValidation([0], i - 30), null);
+  const resumed = new EarlyStopping(DEFAULT_EARLY_STOPPING, JSON.parse(JSON.stringify(watch.state)));
+  for (let i = 0; i < 4; i++) t.equal(resumed.afterValidation([0], -15), null);
+  t.equal(resumed.afterValidation([0], -15), 'low_success');
 });
 
 t.test('its state survives JSON', async t => {
@@ -41,6 +49,6 @@ t.test('0 turns a rule off', async t => {
   });
   for (let i = 0; i < 40; i++) {
     t.equal(watch.afterCollection(0, i < 10 ? 1 : 0), null);
-    t.equal(watch.afterValidation([0]), null);
+    t.equal(watch.afterValidation([0], 0), null);
   }
 });

@@ -5,7 +5,7 @@ export interface EarlyStoppingSettings {
   readonly stdShare: number;
   /** … for this many steps in a row; 0 never. */
   readonly stdSteps: number;
-  /** The run stops when the best tag's validation success stays under this … */
+  /** The run stops when the best tag's validation success stays under this, and the return does not rise … */
   readonly successFloor: number;
   /** … for this many validations in a row; 0 never. */
   readonly successValidations: number;
@@ -32,13 +32,15 @@ export interface EarlyStoppingState {
   readonly baseline: readonly number[];
   readonly lowStds: number;
   readonly lowSuccesses: number;
+  /** Highest mean return of a validation. */
+  readonly bestReturn?: number;
 }
 
 const FRESH: EarlyStoppingState = { emptyBatches: 0, baseline: [], lowStds: 0, lowSuccesses: 0 };
 
 /**
  * Detects runs that can no longer learn: the filter keeps nothing, all groups end alike, or validation never succeeds.
- * Source: RAGEN V2 `agent_trainer.py`.
+ * Source: RAGEN V2 `agent_trainer.py`, which stops runs without success even while their return rises.
  */
 export class EarlyStopping {
   readonly #settings: EarlyStoppingSettings;
@@ -71,12 +73,17 @@ export class EarlyStopping {
     return reached(lowStds, stdSteps) ? 'reward_std' : null;
   }
 
-  /** After a validation, with the success of each tag. */
-  afterValidation(success: readonly number[]): EarlyStopType | null {
+  /**
+   * After a validation, with the success of each tag. A return above those of all earlier validations is progress, too:
+   * not every environment has successes.
+   */
+  afterValidation(success: readonly number[], meanReturn: number): EarlyStopType | null {
     const { successFloor, successValidations } = this.#settings;
-    const low = success.length > 0 && Math.max(...success) < successFloor;
+    const { bestReturn = Number.POSITIVE_INFINITY } = this.#state;
+    const low = success.length > 0 && Math.max(...success) < successFloor && !(meanReturn > bestReturn);
     const lowSuccesses = low ? this.#state.lowSuccesses + 1 : 0;
-    this.#state = { ...this.#state, lowSuccesses };
+    const best = Math.max(meanReturn, this.#state.bestReturn ?? meanReturn);
+    this.#state = { ...this.#state, lowSuccesses, bestReturn: best };
     return reached(lowSuccesses, successValidations) ? 'low_success' : null;
   }
 }

@@ -205,6 +205,12 @@ export function warningsOf(survey: Survey): string[] {
     );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
+    const ends = episodes.filter(({ terminated }) => terminated).length;
+    if (ends > 0) {
+      found.push(
+        `${ends} of ${episodes.length} episodes ended by its rules, and none reports \`success\`: if such an end can be the goal, set it in info there, or success stays at 0 % while the return rises.`,
+      );
+    }
   }
   return found;
 }

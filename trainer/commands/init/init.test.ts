@@ -7,7 +7,9 @@ import { text } from '../../../env-server/environments/core/spaces.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
+import { warningsOf } from './choices.ts';
 import { init } from './init.ts';
+import type { Survey } from './survey.ts';
 
 t.setTimeout(900_000);
 
@@ -233,4 +235,17 @@ t.test('what is doubtful is said in the file and at the end', async t => {
   const mute = await said('Mute-v0', /Mute-v0 has no random player: .* List `actions` in its definition/);
   t.equal(mute.warm_start, null);
   await said('Flat-v0', /All episodes returned 0: with nothing to compare, nothing is learned/, 'pay=0');
+});
+
+t.test('ends without a success are pointed out, as only the return can rise then', async t => {
+  const episode = { steps: 3, success: false, ended: true, terminated: true };
+  const survey = {
+    document: { env_id: 'Ends-v0', max_episode_steps: 4 },
+    player: 'names',
+    stepLimit: 4,
+    episodes: [-1, -2].map(earned => ({ ...episode, return: earned })),
+  } as unknown as Survey;
+  t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, and none reports `success`: /);
+  const url = await served(t, environment('Lone-v0', { wins: 0 }));
+  t.match((await initialized(t, url, 'Lone-v0')).printed, /Return to beat: \d/);
 });

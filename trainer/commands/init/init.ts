@@ -10,7 +10,7 @@ import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
-import { openProgress, shownDuration, silentProgress } from '../../tracking/progress.ts';
+import { openProgress, shownDuration, shownReturn, silentProgress } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
 import { findServer } from '../../training/setup/find-server.ts';
@@ -127,10 +127,8 @@ function configText(subject: ConfigSubject, choices: Choices): string {
 function baselineSentence({ survey, baseline }: ConfigSubject): string {
   const { success, episodes, meanReturn, meanSteps } = baseline;
   const who = survey.player === 'example' ? 'Its example action alone' : 'Random play';
-  return `${who} succeeds in ${(100 * success).toFixed(0)} % of ${episodes} episodes, with a return of ${short(meanReturn)} in ${short(meanSteps)} steps.`;
+  return `${who} succeeds in ${(100 * success).toFixed(0)} % of ${episodes} episodes, with a return of ${shownReturn(meanReturn)} in ${shownReturn(meanSteps)} steps.`;
 }
-
-const short = (value: number): string => String(Number(value.toPrecision(3)));
 
 const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 
@@ -293,7 +291,9 @@ function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds
     ...warningsOf(survey).map(warning => `Note: ${warning}`),
     '',
     `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total} after the warm start.`,
-    `Success to beat: ${(100 * baseline.success).toFixed(0)} %.`,
+    baseline.success > 0
+      ? `Success to beat: ${(100 * baseline.success).toFixed(0)} %.`
+      : `Return to beat: ${shownReturn(baseline.meanReturn)}.`,
     '',
     `  ${TRAINER} train ${file}`,
     `  ${TRAINER} train ${file} --dry-run    # every setting, sizes and memory`,

@@ -48,6 +48,8 @@ interface SurveyedEpisode {
   readonly success: boolean;
   /** True if it ended by its rules or its own limit. */
   readonly ended: boolean;
+  /** True if it ended by its rules. */
+  readonly terminated: boolean;
 }
 
 /**
@@ -121,6 +123,7 @@ export async function surveyEnvironment(
         return: (open.get(env)?.return ?? 0) + reward,
         success: ended && info.success === true,
         ended,
+        terminated,
       };
       if (ended || step === stepLimit) episodes.push(soFar);
       else open.set(env, soFar);

@@ -57,6 +57,16 @@ t.test('a summary names the step of a validation that is older than the run', as
   });
   t.equal(summaryLines(summary(0), 'x')[1], 'Lake: success 22 % at step 0 (95 % interval 18 % to 25 %)');
   t.equal(summaryLines(summary(34), 'x')[1], 'Lake: success 10 % → 22 % (95 % interval 18 % to 25 %)');
+  const at = (step: number, earned: number) => {
+    const result = { success: 0, low: 0, high: 0.1, return: earned };
+    return { step, success: 0, tags: { Lake: result } };
+  };
+  const without = { ...summary(34), before: at(0, -16.54), after: at(34, 1234567) };
+  t.equal(
+    summaryLines(without, 'x')[1],
+    'Lake: return -16.5 → 1230000',
+    'the result where nothing is a success',
+  );
 });
 
 interface Watched extends Progress {

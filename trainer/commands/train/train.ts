@@ -17,6 +17,7 @@ import {
   shownBytes,
   shownCount,
   shownDuration,
+  shownReturn,
   shownShare,
 } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
@@ -282,6 +283,10 @@ export function summaryLines(summary: RunSummary, command: string): string[] {
     const start =
       before && summary.before!.step < summary.after!.step ? `${shownShare(before.success)} → ` : '';
     const at = summary.after!.step < summary.step ? ` at step ${summary.after!.step}` : '';
+    if (after.success === 0 && !before?.success && after.return !== undefined) {
+      const from = start && before?.return !== undefined ? `${shownReturn(before.return)} → ` : '';
+      lines.push(`${tag}: return ${from}${shownReturn(after.return)}${at}`);
+    }
     lines.push(
       `${tag}: success ${start}${shownShare(after.success)}${at} (95 % interval ${shownShare(after.low)} to ${shownShare(after.high)})`,
     );

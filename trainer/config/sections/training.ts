@@ -65,7 +65,7 @@ const EarlyStopping = section({
   std_share: share(STOPPING.stdShare),
   /** … for this many iterations; 0: never. */
   std_steps: count(STOPPING.stdSteps),
-  /** Stops when validation success stays below this … */
+  /** Stops when validation success stays below this, and the return does not rise … */
   success_floor: share(STOPPING.successFloor),
   /** … for this many validations; 0: never. */
   success_validations: count(STOPPING.successValidations),

@@ -2,7 +2,7 @@ import { basename } from 'node:path';
 import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { levelSeeds } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { shownCount, shownDuration, shownShare } from '../../tracking/progress.ts';
+import { shownCount, shownDuration, shownReturn, shownShare } from '../../tracking/progress.ts';
 import type { LoopOutcome, StopReason } from '../loop.ts';
 import { validationSets } from '../validation.ts';
 import type { TrainerState, ValidationRecord } from './checkpoint.ts';
@@ -29,18 +29,26 @@ export interface RunSummary {
   };
 }
 
+interface TagSummary {
+  readonly success: number;
+  readonly low: number;
+  readonly high: number;
+  /** Mean return; absent in summaries of earlier versions. */
+  readonly return?: number;
+}
+
 interface ValidationSummary {
   readonly step: number;
   readonly success: number;
   readonly tags: {
-    readonly [tag: string]: { readonly success: number; readonly low: number; readonly high: number };
+    readonly [tag: string]: TagSummary;
   };
 }
 
 const EARLY_STOP_REASONS: { readonly [type in StopReason]: string } = {
   empty_batches: 'the filter kept no group, iteration after iteration',
   reward_std: 'the episodes of a group have become all alike: their returns hardly differ any more',
-  low_success: 'validation success stayed near nothing',
+  low_success: 'validation success stayed near nothing, and the return did not rise',
   plateau: 'the monitored metric did not improve any more',
   target: 'the monitored metric reached its target',
   max_env_steps: 'the budget of training.max_env_steps was used',
@@ -100,7 +108,12 @@ function validationSummary(record: ValidationRecord, tags: readonly string[]): V
     tags: Object.fromEntries(
       tags.map(tag => [
         tag,
-        { success: of(tag, 'success'), low: of(tag, 'success_low'), high: of(tag, 'success_high') },
+        {
+          success: of(tag, 'success'),
+          low: of(tag, 'success_low'),
+          high: of(tag, 'success_high'),
+          return: of(tag, 'episodic_return'),
+        },
       ]),
     ),
   };
@@ -111,8 +124,9 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
   const { validation } = settings;
   const rows = state.validations.map(record => {
     const cells = tags.map(tag => {
-      const { success, low, high } = validationSummary(record, tags).tags[tag];
-      return `${shownShare(success)} (${shownShare(low)} to ${shownShare(high)})`;
+      const { success, low, high, return: earned } = validationSummary(record, tags).tags[tag];
+      const succeeds = state.validations.some(({ metrics }) => metrics[`val-env/${tag}/success`] > 0);
+      return `${shownShare(success)} (${shownShare(low)} to ${shownShare(high)})${succeeds ? '' : `, return ${shownReturn(earned!)}`}`;
     });
     return `| ${record.step} | ${shownDuration(record.seconds)} | ${cells.join(' | ')} |`;
   });
