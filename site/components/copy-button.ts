@@ -1,5 +1,5 @@
 import type { RefObject } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { html } from './html.ts';
 
 const SHOWN_MS = 2000;
@@ -31,4 +31,11 @@ export function CopyButton({ source, what }: CopyButtonProps) {
   return html`<button type="button" class="quiet small" onClick=${() => copyText(source.current!, say)}>
     <span aria-live="polite">${text}</span><span class="visually-hidden"> ${what}</span>
   </button>`;
+}
+
+/** A command, and a button that copies it. */
+export function Command({ text }: { readonly text: string }) {
+  const code = useRef<HTMLElement>(null);
+  return html`<div class="command"><pre class="cut" title=${text}><code ref=${code}>${text}</code></pre>
+    <${CopyButton} source=${code} what="the command ${text}" /></div>`;
 }

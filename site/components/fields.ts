@@ -56,7 +56,7 @@ export function CodeField({ label, text, onText, rows, error, hint, field, isPro
       wrap=${isProgram ? 'off' : undefined} aria-invalid=${error === undefined ? undefined : 'true'}
       aria-describedby="${id}-error ${hint ? `${id}-hint` : ''}" value=${text}
       onInput=${(event: Event) => onText(textOf(event))} />
-    <p class="field-error" id="${id}-error" hidden=${error === undefined}>${error}</p>
+    <p class="fine outcome field-error" id="${id}-error" hidden=${error === undefined}>${error}</p>
     ${hint !== undefined && html`<p class="hint" id="${id}-hint">${hint}</p>`}
   </div>`;
 }
@@ -138,7 +138,7 @@ export function SchemaField({ name, schema, text, error, onText }: SchemaFieldPr
         ? html`<span class="check"><input ...${attributes} type="checkbox" checked=${text === 'true'} onInput=${check} />${label}</span>`
         : html`${label}${control(schema, text, attributes)}`
     }
-    <p class="field-error" id="${id}-error" hidden=${error === undefined}>${error}</p>
+    <p class="fine outcome field-error" id="${id}-error" hidden=${error === undefined}>${error}</p>
     ${schema.description !== undefined && html`<p class="hint" id="${id}-hint">${schema.description}</p>`}
   </div>`;
 }

@@ -40,7 +40,7 @@ function Controls() {
         <button type="button" class="quiet">Quiet</button><button type="button" class="small">Small</button>
         <button type="button" class="link">A link</button><button type="button" disabled>Disabled</button>
         <span class="button">To look at</span></div>
-      <div class="row apart"><div class="seg" role="group" aria-label="Axis"><button type="button" class="small" aria-pressed="true">step</button><button type="button" class="small" aria-pressed="false">time</button></div>
+      <div class="row apart"><div class="row tight" role="group" aria-label="Axis"><button type="button" class="small" aria-pressed="true">step</button><button type="button" class="small" aria-pressed="false">time</button></div>
         <span class="push"><${Menu} label="A menu"><label class="check"><input type="checkbox" checked /> One of its choices</label><//></span></div>
       <nav class="tabs" aria-label="Tabs"><a href="#first" aria-current="page">First</a><a href="#second">Second</a></nav>
     <//>
@@ -50,7 +50,7 @@ function Controls() {
       <span class="pair"><label for="seed">Seed</label><input id="seed" type="number" value="7" /></span>
       <label class="check"><input type="checkbox" checked /> A check box</label>
       <label class="field"><span>Code</span><textarea class="code" aria-invalid="true">{</textarea></label>
-      <p class="field-error">Definition is not JSON: it ends after the first character.</p>
+      <p class="fine outcome field-error">Definition is not JSON: it ends after the first character.</p>
     <//>`;
 }
 
@@ -88,7 +88,7 @@ function Contents() {
 }
 
 render(
-  html`<a class="visually-hidden skip" href="#main">Skip to the content</a>
+  html`<a class="button primary visually-hidden skip" href="#main">Skip to the content</a>
     <${SiteHeader} server="../" />
     <main id="main" class="stack roomy"><h1>Components</h1>
       <div class="tiles" style="--tile: 25rem"><${Foundations} /><${Controls} /><${Verdicts} /><${Contents} /></div></main>

@@ -68,7 +68,8 @@ function ThemeButton() {
     chooseTheme(next);
     show(next);
   };
-  return html`<button type="button" class="quiet theme-switch" title="Switch to the ${next} theme" onClick=${flip}>
+  return html`<button type="button" class="quiet" title="Switch to the ${next} theme" onClick=${flip}>
+    <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" fill="currentColor"><path d="M8 1v14A7 7 0 0 1 8 1" /><circle cx="8" cy="8" r="6.5" fill="none" stroke="currentColor" /></svg>
     <span class="visually-hidden">${next === 'dark' ? 'Dark theme' : 'Light theme'}</span>
   </button>`;
 }

@@ -27,5 +27,5 @@ export function Menu({ label, children }: MenuProps) {
     };
   }, []);
   return html`<details class="menu" ref=${place}><summary class="button">${label}</summary>
-    <div class="stack menu-body">${children}</div></details>`;
+    <div class="panel menu-body">${children}</div></details>`;
 }

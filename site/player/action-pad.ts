@@ -122,7 +122,7 @@ function TextPad({ environment, max, act, start = '' }: TextPadProps) {
     <${Line} key=${String(several)} several=${several} text=${text} onText=${write} send=${() => act(text)} />
     <p class="hint">
       ${format !== undefined && `Write ${format}. `}${several && 'Ctrl+Enter sends. '}
-      <button type="button" class="link" onClick=${change(() => write(formatValue(example)))}>example</button>${', '}
+      <button type="button" class="link" onClick=${change(() => write(formatValue(example)))}>example</button>${' or '}
       <button type="button" class="link" onClick=${change(() => setSeveral(!several))}>${several ? 'one line' : 'several lines'}</button>
     </p>
   </div>`;

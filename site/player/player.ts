@@ -29,7 +29,7 @@ const POLICY_KEY = '.';
 const MAX_FAILED = 40;
 /** Selector of elements that handle keys themselves. */
 const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable], [data-own-keys]';
-/** Boards that hold a task, which is answered in the field below. */
+/** Boards as high as their text: tasks, which are answered in the field below, and pages of a shop. */
 const TASKS: ReadonlySet<string> = new Set([
   'choice-question',
   'tried-question',
@@ -38,16 +38,10 @@ const TASKS: ReadonlySet<string> = new Set([
   'program',
   'proof',
   'plain-text',
+  'shop-page',
 ]);
 /** Boards that take the whole width, with the controls below. */
-const WIDE_BOARDS: ReadonlySet<string> = new Set([
-  ...TASKS,
-  'shop-page',
-  'household',
-  'sudoku',
-  'spatial-room',
-  'bandit',
-]);
+const WIDE_BOARDS: ReadonlySet<string> = new Set([...TASKS, 'household', 'sudoku', 'spatial-room', 'bandit']);
 
 /** Handles a pressed key in the episode of a session. */
 export function takeKey(event: KeyboardEvent, session: PlaySession): void {

@@ -55,7 +55,7 @@ interface FigureProps {
 
 function Figure({ name, note = '', children }: FigureProps) {
   return html`<div data-figure=${name}>
-    <dt class="cut">${name}${note !== '' && html`<span class="chip warn">${note}</span>`}</dt>
+    <dt class="cut">${name}${note !== '' && html` <span class="chip warn">${note}</span>`}</dt>
     <dd class="cut">${children}</dd>
   </div>`;
 }

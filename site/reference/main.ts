@@ -74,7 +74,7 @@ function Reference({ document }: { readonly document: OpenApi }) {
 const { runs } = document.documentElement.dataset;
 const show = (content: unknown) =>
   render(
-    html`<a class="visually-hidden skip" href="#main">Skip to the content</a>
+    html`<a class="button primary visually-hidden skip" href="#main">Skip to the content</a>
       <${SiteHeader} current="Docs" server="../" runs=${runs && `../${runs}`} />
       <main id="main" class="stack roomy" tabindex="-1">${content}</main>`,
     document.body,

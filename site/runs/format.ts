@@ -3,13 +3,14 @@ import { withUnit } from '../components/with-unit.ts';
 /** `42 %`; one decimal below 10 %. */
 export function percent(share: number): string {
   const value = 100 * share;
-  return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0), '%');
+  return withUnit(value.toFixed(value !== 0 && Math.abs(value) < 10 ? 1 : 0).replace('-', '−'), '%');
 }
 
 /** A short form of a number: `0.0123`, `4.2`, `12.3k`, `1.2M`; `–` for none. */
 export function short(value: number | null): string {
   if (value === null || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
+  if (value < 0) return `−${short(size)}`;
   if (size >= 1e9) return `${(value / 1e9).toFixed(1)}G`;
   if (size >= 1e6) return `${(value / 1e6).toFixed(1)}M`;
   if (size >= 1e4) return `${(value / 1e3).toFixed(1)}k`;

@@ -42,7 +42,7 @@ function App({ source }: { readonly source: Source }) {
   const { server } = source.site;
   useKeys({ '/': focusSearch });
   return html`<${SourceContext.Provider} value=${source}>
-    <a class="visually-hidden skip" href="#main" onClick=${(event: Event) => {
+    <a class="button primary visually-hidden skip" href="#main" onClick=${(event: Event) => {
       event.preventDefault();
       main.current?.focus();
     }}>Skip to the content</a>

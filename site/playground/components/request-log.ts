@@ -34,18 +34,18 @@ export function RequestLog({ client }: { readonly client: Client }) {
   const last = exchanges.at(-1);
   return html`<section class="panel exchange" aria-labelledby="exchange-title">
     <div class="panel-head"><h2 id="exchange-title">What was done</h2><${CopyButton} source=${code} what="the program" /></div>
-    <div class="seg languages" role="group" aria-label="Language">${LANGUAGES.map(
+    <div class="row tight" role="group" aria-label="Language">${LANGUAGES.map(
       name =>
         html`<button key=${name} type="button" class="quiet small" aria-pressed=${String(name === language)}
           onClick=${() => choose(name)}>${name}</button>`,
     )}</div>
-    <pre ref=${scroller} class="code-log" tabindex="0" role="region" aria-label="What was done, as a program"><code ref=${code}>${program}</code></pre>
+    <pre ref=${scroller} class="code-log" hidden=${program === ''} tabindex="0" role="region" aria-label="What was done, as a program"><code ref=${code}>${program}</code></pre>
     <p class="fine">${
       last
         ? html`<span class="chip ${last.status < 400 ? 'good' : 'bad'}">${last.status}</span>${` ${last.request.method} ${new URL(last.request.url).pathname} · ${withUnit(Math.round(last.milliseconds), 'ms')}`}`
         : 'The requests of this page appear here.'
     }</p>
-    <pre class="reply" tabindex="0" role="region" aria-label="Reply of the server">${last && readable(last.reply)}</pre>
+    <pre class="reply" hidden=${!last} tabindex="0" role="region" aria-label="Reply of the server">${last && readable(last.reply)}</pre>
   </section>`;
 }
 

@@ -110,7 +110,7 @@ export function EnvironmentPicker({ list, current }: PickerProps) {
   const toggle = (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open);
   return html`<details ref=${place} class="picker" open=${open} onToggle=${toggle}>
     <summary>${current ?? 'Environments'}</summary>
-    <form class="stack tight" role="search" aria-label="Environments" onSubmit=${first}>
+    <form class="stack" role="search" aria-label="Environments" onSubmit=${first}>
       <span class="pair"><label for="${id}-search">Search</label>
         <input id="${id}-search" ref=${field} type="search" autocomplete="off" placeholder="title or rules" value=${search}
           onInput=${(event: Event) => list.search(textOf(event))} /></span>

@@ -203,9 +203,9 @@ interface CardProps {
 }
 
 function Card({ card, action, ends }: CardProps) {
-  const { session_id: id, env_id: envId, step, ended, group_id: group } = card;
+  const { session_id: id, env_id: envId, step, group_id: group } = card;
   const status = statusOf(card, ends);
-  return html`<article class="card" data-ended=${ended !== null}>
+  return html`<article class="card">
     <div class="picture" aria-hidden="true" inert>
       <${Board} key=${card.episode_id} state=${card.structured} text=${card.text} />
     </div>

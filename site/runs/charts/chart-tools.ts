@@ -18,7 +18,7 @@ export function ChartTools({ view, axes }: ChartToolsProps) {
   return html`<div class="row fine chart-tools">
     ${
       axes.length > 1 &&
-      html`<div class="seg" role="group" aria-label="Horizontal axis">${axes.map(
+      html`<div class="row tight" role="group" aria-label="Horizontal axis">${axes.map(
         name =>
           html`<button key=${name} type="button" class="small" aria-pressed=${String(name === axis)} onClick=${() => choose({ x: name === 'step' ? '' : name, zoom: '' }, true)}>${name}</button>`,
       )}</div>`

@@ -31,7 +31,7 @@ export function SuccessBar({ last, before, random, optimum, labelled }: SuccessB
     html`<line stroke="var(--ink-soft)" stroke-dasharray="3 2" x1=${at(share)} x2=${at(share)} y1=${MIDDLE - 9} y2=${MIDDLE + 9} />
       ${labelled && html`<text class="mark-label" x=${at(share)} y=${line} text-anchor=${share < 1 / 3 ? 'start' : share > 2 / 3 ? 'end' : 'middle'}>${name} ${percent(share)}</text>`}`;
   return html`<svg class="success-bar" height=${labelled ? LINES[close ? 1 : 0] + 6 : 2 * MIDDLE} aria-hidden=${labelled ? undefined : 'true'}>
-    <rect fill="var(--sunken)" width="100%" y=${MIDDLE - 6} height="12" />
+    <rect fill="var(--line)" width="100%" y=${MIDDLE - 6} height="12" />
     ${random !== null && success > random && range(random, success, 0.25)}
     ${low !== undefined && high !== undefined && range(low, high, 0.45)}
     ${mark('random', random, LINES[0])}${mark('optimum', optimum, LINES[close ? 1 : 0])}

@@ -56,5 +56,5 @@ export function DropTarget() {
   return html`<button type="button" disabled=${state.busy} onClick=${() => input.current!.click()}
       title="JSON Lines of TRL, verl, RAGEN or verifiers, or an ATIF file; it stays in this page">${text}</button>
     <input ref=${input} type="file" multiple hidden accept=".jsonl,.json,.ndjson" aria-label="Files of trajectories" onChange=${onPick} />
-    ${state.error !== undefined && html`<p class="field-error" role="alert">${state.error}</p>`}`;
+    ${state.error !== undefined && html`<p class="fine outcome field-error" role="alert">${state.error}</p>`}`;
 }

@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
@@ -221,7 +222,7 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
         ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
       </button>`;
     })}
-    <div class="card turn-cell end ${successMark(episode.success).tone}"><strong>${end}</strong><span class="label">return</span><strong class="figure">${short(episode.return)}</strong></div>
+    <div class="note ${successMark(episode.success).tone}"><strong class="title">${end}</strong><span class="fine">return</span><strong class="figure title">${short(episode.return)}</strong></div>
   </div>`;
 }
 
@@ -255,7 +256,7 @@ function GroupMembers({ group, index, link, meanings }: GroupProps) {
   const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
   return html`<section class="stack" aria-label="Group">
     <div class="panel-head"><h2>Group ${group_id}: the same ${seed === null ? 'prompt' : 'level'}, ${counted(group.length, 'try', 'tries')}${isKnown ? `, ${won} succeeded` : ''}</h2>
-      <span class="label">${levelOf(group[0])}${filter ? ` · spread of returns ${short(filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
+      <span class="label">${levelOf(group[0])}${filter ? ` · spread of returns ${short(isAlike(filter.std) ? 0 : filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
     <ul class="strip tries">${group.map(
       (
         one,

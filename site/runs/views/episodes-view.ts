@@ -123,7 +123,7 @@ interface MembersProps {
 
 /** Episodes next to one another. */
 function Members({ id, file, members, named, ends }: MembersProps) {
-  return html`<ul class="tiles members" style="--tile: 7.5rem">${members.map(
+  return html`<ul class="tiles fit members" style="--tile: 7.5rem">${members.map(
     episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
       ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}

@@ -100,5 +100,5 @@ function Verdict({ result, pairs, format }: VerdictProps) {
       ? `exact sign-flip test of ${pairs} pairs of one seed`
       : 'exact permutation test; the groups have no two seeds in common';
   const few = least > 0.05 ? ` So few runs cannot give a p below ${short(least)}: train more seeds.` : '';
-  return html`<p class="verdict"><b>${signed(difference, format)}</b> <b>p = ${short(p)}</b> <span class="fine">${p <= 0.05 ? 'beyond chance' : 'within chance'}; ${how}.${few}</span></p>`;
+  return html`<p class="row"><b class="figure">${signed(difference, format)}</b> <b class="figure">p = ${short(p)}</b> <span class="fine">${p <= 0.05 ? 'beyond chance' : 'within chance'}; ${how}.${few}</span></p>`;
 }

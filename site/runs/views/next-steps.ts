@@ -1,6 +1,5 @@
-import { useRef } from 'preact/hooks';
 import { shellWord } from '../../../shared/shell-word.ts';
-import { CopyButton } from '../../components/copy-button.ts';
+import { Command } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
 import type { RunDetail } from '../../server/reader/run-reader.ts';
 import { formatAddress } from '../address.ts';
@@ -61,11 +60,4 @@ export function NextSteps({ detail }: { readonly detail: RunDetail }) {
 function knows({ config }: RunDetail, url: string): boolean {
   const { servers } = (config ?? {}) as { readonly servers?: readonly { readonly url?: unknown }[] };
   return Array.isArray(servers) && servers.some(server => server?.url === url);
-}
-
-/** A command, and a button that copies it. */
-function Command({ text }: { readonly text: string }) {
-  const code = useRef<HTMLElement>(null);
-  return html`<div class="command"><pre class="cut" title=${text}><code ref=${code}>${text}</code></pre>
-    <${CopyButton} source=${code} what="the command ${text}" /></div>`;
 }

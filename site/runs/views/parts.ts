@@ -90,14 +90,16 @@ export function choose(changes: Readonly<Record<string, string>>, replace = fals
 
 interface SelectProps {
   readonly label: string;
+  /** True for a label beside the field, not above it. */
+  readonly inline?: boolean;
   readonly value: string;
   readonly options: readonly (readonly [value: string, text: string])[];
   readonly onChange: (value: string) => void;
 }
 
-export function Select({ label, value, options, onChange }: SelectProps) {
-  return html`<label class="field select">
-    <span>${label}</span>
+export function Select({ label, inline, value, options, onChange }: SelectProps) {
+  return html`<label class=${inline ? 'pair' : 'field'}>
+    <span class="fine">${label}</span>
     <select value=${value} onChange=${(event: Event) => onChange((event.currentTarget as HTMLSelectElement).value)}>
       ${options.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`)}
     </select>

@@ -71,7 +71,7 @@ export function RunControls({ row }: { readonly row: RunRow }) {
       ${SCHEDULE_KEYS.map(key => html`<label key=${key} class="field"><span>${LABELS[key]}</span><input type="number" name=${key} min="1" step="1" /></label>`)}
       <button type="submit" disabled=${state.isBusy}>Apply</button>
     </form>
-    ${state.error !== undefined && html`<p class="field-error" role="alert">${state.error}</p>`}
+    ${state.error !== undefined && html`<p class="fine outcome field-error" role="alert">${state.error}</p>`}
     ${
       state.isLocked &&
       html`<form class="row low controls" onSubmit=${unlock}><label class="field grow"><span>Token</span><input type="password" name="token" autocomplete="off" required /></label><button type="submit">Use it</button></form>`

@@ -45,7 +45,7 @@ export function Selection({ rows, onClear, onChanged }: SelectionProps) {
       Compare ${few ? '' : counted(rows.length, 'run')}</a>
     ${form === 'tag' && html`<${TagForm} rows=${rows} change=${change} />`}
     ${form === 'note' && html`<${NoteForm} rows=${rows} change=${change} />`}
-    ${error !== undefined && html`<p class="field-error" role="alert">${error}</p>`}
+    ${error !== undefined && html`<p class="fine outcome field-error" role="alert">${error}</p>`}
   </section>`;
 }
 

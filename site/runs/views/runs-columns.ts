@@ -88,7 +88,11 @@ export function columnOf(id: string): Column {
 /** A setting's value for a cell. */
 export function settingText(value: SettingValue | undefined): string {
   if (value === undefined || value === null) return '–';
-  return typeof value === 'number' ? (Number.isInteger(value) ? String(value) : short(value)) : String(value);
+  return typeof value === 'number'
+    ? Number.isInteger(value)
+      ? String(value)
+      : short(value).replace('−', '-')
+    : String(value);
 }
 
 const names = (list: readonly string[]) => {

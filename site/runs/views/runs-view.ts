@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { Command } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
 import { Menu } from '../../components/menu.ts';
 import { listText } from '../../compute/list-text.ts';
@@ -77,8 +78,8 @@ export function RunsView({ address }: { readonly address: Address }) {
       <${DropTarget} />
     </div>
     <${Status} error=${error} loading=${!rows} />
-    ${rows && html`<p class="fine"><span role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</span> <span class="keys">· <kbd>/</kbd> search <kbd>C</kbd> compare</span></p>`}
-    ${rows && total === 0 && html`<p class="panel">No runs yet. Start one: <code>${trainer} train ragen:quickstart</code></p>`}
+    ${rows && total > 0 && html`<p class="fine"><span role="status">${known}${ticked.size === 1 ? ' · tick another to compare' : ''}</span> <span class="keys">· <kbd>/</kbd> search <kbd>C</kbd> compare</span></p>`}
+    ${rows && total === 0 && html`<div class="panel"><p>No runs yet. Start one:</p><${Command} text=${`${trainer} train ragen:quickstart`} /></div>`}
     ${rows && total > 0 && matching === 0 && html`<p class="panel">No run matches. Fields of a search: ${Object.keys(RUN_FIELDS).join(', ')}, and every setting, with <code>:</code> <code>=</code> <code>!=</code> <code>${'<'}</code> <code>${'>'}</code>; archived runs: <code>is:archived</code>.</p>`}
     ${
       by !== ''
@@ -145,8 +146,8 @@ function Controls({ by, sort, ids, summary }: ControlsProps) {
     const { value } = event.currentTarget as HTMLInputElement;
     if (value !== '' && !ids.includes(value)) flip(value);
   };
-  return html`<span class="on-phone"><${Select} label="Sort" value=${sort} options=${ORDERS} onChange=${(value: string) => choose({ sort: value }, true)} /></span>
-    <${Select} label="Group by" value=${by} options=${[['', 'nothing'] as const, ...groups.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ by: value }, true)} />
+  return html`<span class="on-phone"><${Select} inline label="Sort" value=${sort} options=${ORDERS} onChange=${(value: string) => choose({ sort: value }, true)} /></span>
+    <${Select} inline label="Group by" value=${by} options=${[['', 'nothing'] as const, ...groups.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ by: value }, true)} />
     <${Menu} label=${`Columns ${ids.length + 1}`}>
         ${BUILT_IN_COLUMNS.map(([id, title]) => box(id, title))}
         <b class="fine">Settings, those that differ first</b>
@@ -170,7 +171,7 @@ function Groups({ by, q }: { readonly by: string; readonly q: string }) {
         <th scope="row">${canLink(value) ? html`<a href=${link(value)}>${settingText(value)}</a>` : settingText(value || undefined)}</th>
         <td class="number">${runs}</td><td class="number"><b>${success ? percent(success.mean) : '–'}</b></td>
         <td>${success ? `${percent(success.low)} to ${percent(success.high)}` : '–'}</td>
-        <td>${ids.length > 1 && html`<a href=${formatAddress({ view: 'compare', query: { runs: ids.join(',') } })}>Compare ${ids.length < runs ? `the latest ${ids.length}` : 'them'}<span class="visually-hidden"> with ${by} ${settingText(value)}</span></a>`}</td>
+        <td>${ids.length > 1 && html`<a href=${formatAddress({ view: 'compare', query: { runs: listText(ids) } })}>Compare ${ids.length < runs ? `the latest ${ids.length}` : 'them'}<span class="visually-hidden"> with ${by} ${settingText(value)}</span></a>`}</td>
       </tr>`,
     )}</tbody></table></div>`;
 }

@@ -28,7 +28,7 @@ const ANGLES: { readonly [name: string]: number } = { right: 0, down: 90, left: 
 export function Arrow({ name }: { readonly name: string }) {
   const angle = ANGLES[name.toLowerCase()];
   if (angle === undefined) return null;
-  return html`<svg class="arrow" viewBox="0 0 12 12" width="12" height="12" aria-hidden="true"><path transform="rotate(${angle} 6 6)" d="M1.5 6h8.5M6.5 2.5 10 6l-3.5 3.5" /></svg>`;
+  return html`<svg class="arrow" viewBox="0 0 12 12" width="12" height="12" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" stroke-linejoin="round"><path transform="rotate(${angle} 6 6)" d="M1.5 6h8.5M6.5 2.5 10 6l-3.5 3.5" /></svg>`;
 }
 
 /** A state before or after an action. */
