@@ -177,9 +177,15 @@ t.test('a Sudoku is filled by cell and number, and shows the rules of its size',
 
 t.test('a shop and a household are played by clicks alone', { skip }, async t => {
   const { page, origin } = await openPlayground(t, '#/play/TextShop-v0?seed=3');
+  const turns = () => page.locator('.turns').evaluate(row => row.getBoundingClientRect().bottom + scrollY);
+  const before = await turns();
   await page.getByRole('searchbox', { name: 'Search the shop' }).fill('sandals');
   await page.keyboard.press('Enter');
   await seeFigure(page, 'Action', 'search[sandals]');
+  await page.locator('.shop-results .product').first().waitFor();
+  const hidden = await page.locator('.shop-page').evaluate(shop => shop.scrollHeight - shop.clientHeight);
+  t.equal(hidden, 0, 'the results have their whole height');
+  t.equal(await turns(), before, 'the controls keep their place');
   await page.locator('.shop-results .product').first().click();
   await page.locator('.shop-option button').first().click();
   await page.locator('.shop-option [aria-pressed="true"]').waitFor();
