@@ -90,7 +90,7 @@ export function choose(changes: Readonly<Record<string, string>>, replace = fals
 
 interface SelectProps {
   readonly label: string;
-  /** True for a label beside the field, not above it. */
+  /** True for a label on the field's line, not above it. */
   readonly inline?: boolean;
   readonly value: string;
   readonly options: readonly (readonly [value: string, text: string])[];
