@@ -18,7 +18,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
     /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
     /opt/yarn-* /usr/local/bin/yarn /usr/local/bin/yarnpkg \
- && install --directory --owner=node --group=node /data
+ && install --directory --owner=node --group=node /data /app/compiled
 WORKDIR /app
 COPY --from=packages /app/package.json ./
 COPY --from=packages /app/node_modules node_modules
@@ -31,6 +31,7 @@ COPY docker/healthcheck.ts docker/
 # glibc gives memory of large buffers back to the system with these settings (docs/how-to/deployment.md, Memory).
 # Any address but loopback needs tokens: give RAGEN_TOKENS, or mount a file and name it there.
 ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/app/compiled \
     MALLOC_ARENA_MAX=2 \
     MALLOC_MMAP_THRESHOLD_=131072 \
     MALLOC_TRIM_THRESHOLD_=131072 \
@@ -38,6 +39,11 @@ ENV NODE_ENV=production \
     RAGEN_PORT=8080 \
     RAGEN_DATA=/data
 USER 1000:1000
+# Modules are compiled here, once: the file system of a container may be read-only. Node.js finds them under the same user.
+RUN data=$(mktemp -d); \
+    node --import ./bin/needs-node.js env-server/main.ts --host 127.0.0.1 --data "$data" & \
+    until node docker/healthcheck.ts || ! kill -0 $!; do sleep 1; done; \
+    kill $! && wait $! && rm -r "$data"
 VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM

@@ -124,7 +124,7 @@ t.test('the allocator is set alike by the image, by --replicas and in the page a
 t.test('the variables of the server image are settings of the server', async t => {
   const known = new Set(Object.keys(SETTINGS).map(variableOf));
   // What Node.js and the C library read is theirs.
-  const names = Object.keys(variablesOf('env-server')).filter(name => !/^(NODE_ENV$|MALLOC_)/.test(name));
+  const names = Object.keys(variablesOf('env-server')).filter(name => !/^(NODE_|MALLOC_)/.test(name));
   for (const name of names) t.ok(known.has(name), name);
   t.same(said(lastStage('env-server'), 'VOLUME'), [variablesOf('env-server').RAGEN_DATA]);
   t.same(said(lastStage('env-server'), 'EXPOSE'), [variablesOf('env-server').RAGEN_PORT]);
@@ -174,8 +174,25 @@ t.test('server and trainer run from what their images hold', { timeout: 900_000 
     RAGEN_DATA: join(folders['env-server'], 'data'),
     RAGEN_TOKENS: tokens,
   };
+  const compiled = (at: string) => ({ NODE_COMPILE_CACHE: join(at, 'compiled') });
+  const modules = (at: string) => readdirSync(join(at, 'compiled'), { recursive: true }).length;
+  for (const [image, at] of [
+    ['env-server', app],
+    ['trainer', folders.trainer],
+  ] as const) {
+    const { RAGEN_TOKENS: _, ...building } = env;
+    const run = start(t, at, ['sh', '-c', said(lastStage(image), 'RUN')[1]], {
+      ...building,
+      ...compiled(at),
+    });
+    t.match(await finished(run), { code: 0 }, `${image}: its modules compile`);
+    t.ok(modules(at) > 100, `${modules(at)} modules`);
+  }
+  Object.assign(env, compiled(app));
   const health = () => finished(start(t, app, [process.execPath, 'docker/healthcheck.ts'], env));
+  const before = modules(app);
   t.match(await health(), { code: 1, text: /readyz/ }, 'nobody is there yet');
+  t.equal(modules(app), before, 'the health check compiles nothing');
 
   const open = start(t, app, withoutTini('env-server'), {
     ...env,
@@ -203,7 +220,7 @@ t.test('server and trainer run from what their images hold', { timeout: 900_000 
       'validation.episodes=4',
       'rollout.server_patience_s=5',
     ],
-    { ...variablesOf('trainer'), RAGEN_TOKEN: 'secret' },
+    { ...variablesOf('trainer'), ...compiled(folders.trainer), RAGEN_TOKEN: 'secret' },
   );
   const { code, text } = await finished(trainer);
   t.match({ code, text }, { code: 0, text: /success/ });

@@ -20,7 +20,7 @@ RUN apt-get update \
  && rm -rf /var/lib/apt/lists/* \
     /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
     /opt/yarn-* /usr/local/bin/yarn /usr/local/bin/yarnpkg \
- && install --directory --owner=node --group=node /runs /app \
+ && install --directory --owner=node --group=node /runs /app /app/compiled \
  && ln --symbolic /runs /app/runs
 WORKDIR /app
 COPY --from=packages /app/package.json ./
@@ -32,8 +32,11 @@ COPY trainer trainer
 COPY configs configs
 COPY docker/trainer.sh docker/
 
-ENV NODE_ENV=production
+ENV NODE_ENV=production \
+    NODE_COMPILE_CACHE=/app/compiled
 USER 1000:1000
+# Modules are compiled here, once: the file system of a container may be read-only. Node.js finds them under the same user.
+RUN node --import ./bin/needs-node.js trainer/main.ts train configs/quickstart.yaml --dry-run > /dev/null
 VOLUME /runs
 STOPSIGNAL SIGTERM
 # A run ends by itself, well or not: what restarts it watches its exit status.
