@@ -42,7 +42,9 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   const signed = {
     authors,
     cache: join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'ragen', 'replays'),
-    ...(server === undefined ? {} : { replay: replayOn(server) }),
+    ...(server === undefined
+      ? {}
+      : { replay: replayOn(server, options.export === undefined ? undefined : console.error) }),
   };
   if (options.export !== undefined) {
     const { exportSite } = await import('../dashboard/export.ts');
@@ -73,10 +75,15 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   return 0;
 }
 
-/** Plays episodes of signed results on an environment server, with the token of `RAGEN_TOKEN`. */
-export function replayOn(url: string): ReplayResult {
+/**
+ * Plays episodes of signed results on an environment server, with the token of `RAGEN_TOKEN`.
+ * @param note shows a line to the user: a replay can take two minutes
+ */
+export function replayOn(url: string, note: (text: string) => void = () => {}): ReplayResult {
   const token = process.env[TOKEN_VARIABLE];
   return async (result, episodes, signal) => {
+    const { policy, mode, environment } = result;
+    note(`playing ${episodes.length} episodes of ${policy}, ${mode}, on ${environment.env_id} again`);
     const { replayResult } = await import('./verify/replay.ts');
     return replayResult(result, episodes, { url, ...(token ? { token } : {}) }, signal);
   };

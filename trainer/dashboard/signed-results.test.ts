@@ -177,7 +177,8 @@ t.test('results that hold are verified; every kind of forgery is refused by name
 
 t.test('copies, strangers, and a server that is away', async t => {
   const { runs, run, server, folder } = await signedRun(t);
-  const replay = replayOn(server);
+  const notes: string[] = [];
+  const replay = replayOn(server, text => notes.push(text));
   const authors = join(folder, 'authors.json');
   writeFileSync(authors, '{}');
   const reader = new RunReader(runs, undefined, { replay, authors });
@@ -186,6 +187,7 @@ t.test('copies, strangers, and a server that is away', async t => {
   const fingerprint = fingerprintOf(documentOf(run.path).result.author.public_key);
   writeFileSync(authors, JSON.stringify({ [fingerprint]: 'Ada of the host' }));
   t.match(await only(), { state: 'verified', author: { name: 'Ada of the host' } }, 'without a new start');
+  t.match(notes[0], /^playing \d+ episodes of \S+, \w+.*, on FrozenLake-v0 again$/, 'said before it is over');
   writeFileSync(authors, '{}');
   t.match(await only(), { state: 'refused' });
   for (const wrong of ['[]', '{"SHA256:x": "Ada"}', `{"${fingerprint}": 1}`, '{']) {
