@@ -54,3 +54,33 @@ t.test('a batch without a reply fails all of its requests', async t => {
     ['rejected', 'rejected'],
   );
 });
+
+t.test('a request that cannot be written fails alone', async t => {
+  const { batches, exchange } = recording();
+  const batcher = new Batcher(exchange, 10);
+  let deep: unknown = 1;
+  for (let level = 0; level < 100_000; level++) deep = [deep];
+  const step = { op: 'step', input: { session_id: 'b', action: deep } } as Request;
+  const replies = await Promise.allSettled([
+    batcher.add([request('a')]),
+    batcher.add([step]),
+    batcher.add([request('c')]),
+  ]);
+  t.match(replies, [
+    { value: ['a'] },
+    { reason: { name: 'RangeError', message: 'a request is nested too deep to be sent' } },
+    { value: ['c'] },
+  ]);
+  t.same(batches, [['a', 'c']]);
+});
+
+t.test('large requests leave small ones a batch that a server takes', async t => {
+  const { batches, exchange } = recording();
+  const batcher = new Batcher(exchange, 100);
+  const large = (id: string) =>
+    ({ op: 'step', input: { session_id: id, action: 'x'.repeat(1_000_000) } }) as Request;
+  await Promise.all(
+    [large('a'), request('b'), large('c'), large('d'), request('e')].map(one => batcher.add([one])),
+  );
+  t.same(batches, [['a', 'b'], ['c'], ['d', 'e']]);
+});

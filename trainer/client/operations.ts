@@ -44,8 +44,21 @@ export function needsKey(op: Operation): boolean {
   return KEYED.has(op);
 }
 
+/**
+ * Requests as the items of a batch, in JSON without the brackets.
+ * @throws RangeError for an input that is nested too deep to be written
+ */
+export function itemsOf(requests: readonly Request[]): string {
+  try {
+    return requests.map(request => JSON.stringify(toItem(request))).join(',');
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new RangeError('a request is nested too deep to be sent', { cause: error });
+  }
+}
+
 /** A request in the form of frames and batches. */
-export function toItem(request: Request): Item {
+function toItem(request: Request): Item {
   const { op, input, key } = request;
   return (key === undefined ? { op, ...input } : { op, ...input, request_key: key }) as Item;
 }

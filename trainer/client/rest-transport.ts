@@ -1,12 +1,12 @@
 import { parseShallowJson } from '../../shared/json.ts';
 import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
+  itemsOf,
   type Operation,
   type OperationResult,
   type Request,
   ROUTES,
   type Schemas,
-  toItem,
 } from './operations.ts';
 import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch, TOO_LARGE } from './reply.ts';
@@ -31,7 +31,8 @@ interface Message {
   readonly op: string;
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
-  readonly body?: unknown;
+  /** JSON text. */
+  readonly body?: string;
   /** Idempotency key. */
   readonly key?: string;
 }
@@ -73,7 +74,7 @@ export class RestTransport {
     signal?: AbortSignal,
   ): Promise<OperationResult<O>> {
     if (NOT_JSON.has(request.op)) {
-      const [reply] = await this.exchangeBatch([request], signal);
+      const [reply] = await this.exchangeBatch([request], itemsOf([request]), signal);
       if (reply instanceof Error) throw reply;
       return reply as OperationResult<O>;
     }
@@ -89,15 +90,23 @@ export class RestTransport {
       op: request.op,
       method,
       path: asBody ? target : target + queryOf(rest),
-      body: asBody ? rest : undefined,
+      body: asBody ? JSON.stringify(rest) : undefined,
       key: request.key,
     };
     return checkedResult(this.#server, request.op, await this.#send(message, signal));
   }
 
-  /** Many requests in one; each gets its result or its error, in order. @throws like {@link exchange} */
-  async exchangeBatch(requests: readonly Request[], signal?: AbortSignal): Promise<BatchReply[]> {
-    const body = { items: requests.map(toItem) };
+  /**
+   * Many requests in one; each gets its result or its error, in order.
+   * @param items the requests as the items of a batch
+   * @throws like {@link exchange}
+   */
+  async exchangeBatch(
+    requests: readonly Request[],
+    items: string,
+    signal?: AbortSignal,
+  ): Promise<BatchReply[]> {
+    const body = `{"items":[${items}]}`;
     const message = { op: 'batch', method: 'POST', path: '/v1/batch', body } as const;
     return readBatch(this.#server, requests, await this.#send(message, signal));
   }
@@ -152,7 +161,7 @@ export class RestTransport {
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
           ...(key === undefined ? {} : { 'idempotency-key': key }),
         },
-        body: body === undefined ? undefined : JSON.stringify(body),
+        body,
         signal,
       });
     } catch (error) {

@@ -1,6 +1,7 @@
 import { pause } from '../../shared/http/retry.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
 import {
+  itemsOf,
   needsKey,
   type Operation,
   type OperationInput,
@@ -31,32 +32,47 @@ import {
   type WebSocketTransportSettings,
 } from './websocket-transport.ts';
 
+/**
+ * Most characters of a batch, so that large requests of one program do not have those of others refused: servers take
+ * 4 MiB, and a character has up to three bytes.
+ */
+const MAX_BATCH_LENGTH = 1024 * 1024;
+
 interface BatchUnit {
   readonly requests: readonly Request[];
+  /** The requests as items of a batch. */
+  readonly items: string;
   readonly resolve: (replies: BatchReply[]) => void;
   readonly reject: (error: unknown) => void;
 }
+
+/** Sends requests, which are also given as the items of a batch. */
+type ExchangeBatch = (requests: readonly Request[], items: string) => Promise<BatchReply[]>;
 
 /**
  * Collects requests of one turn of the event loop in one batch. Requests passed together stay together and in order, so
  * the steps of a session run in the requested order.
  */
 export class Batcher {
-  readonly #exchange: (requests: readonly Request[]) => Promise<BatchReply[]>;
+  readonly #exchange: ExchangeBatch;
   readonly #maxItems: number;
   #waiting: BatchUnit[] = [];
 
   /** @param maxItems larger batches are split */
-  constructor(exchange: (requests: readonly Request[]) => Promise<BatchReply[]>, maxItems: number) {
+  constructor(exchange: ExchangeBatch, maxItems: number) {
     this.#exchange = exchange;
     this.#maxItems = maxItems;
   }
 
-  /** The replies in the order of the requests; rejects when the batch as a whole got none. */
+  /**
+   * The replies in the order of the requests; rejects when the batch as a whole got none, or when these requests cannot
+   * be written.
+   */
   add(requests: readonly Request[]): Promise<BatchReply[]> {
     return new Promise((resolve, reject) => {
+      const items = itemsOf(requests);
       if (this.#waiting.length === 0) afterReading(() => this.#flush());
-      this.#waiting.push({ requests, resolve, reject });
+      this.#waiting.push({ requests, items, resolve, reject });
     });
   }
 
@@ -65,20 +81,25 @@ export class Batcher {
     this.#waiting = [];
     let units: BatchUnit[] = [];
     let size = 0;
+    let length = 0;
     for (const unit of waiting) {
-      if (size > 0 && size + unit.requests.length > this.#maxItems) {
+      const isFull = size + unit.requests.length > this.#maxItems;
+      if (size > 0 && (isFull || length + unit.items.length > MAX_BATCH_LENGTH)) {
         this.#send(units);
         units = [];
         size = 0;
+        length = 0;
       }
       units.push(unit);
       size += unit.requests.length;
+      length += unit.items.length;
     }
     this.#send(units);
   }
 
   #send(units: readonly BatchUnit[]): void {
-    this.#exchange(units.flatMap(unit => unit.requests)).then(
+    const requests = units.flatMap(unit => unit.requests);
+    this.#exchange(requests, units.map(unit => unit.items).join(',')).then(
       replies => {
         let start = 0;
         for (const unit of units) {
@@ -162,12 +183,12 @@ export class EnvServer {
     this.#http = http;
     const maxBatch = settings.maxBatch ?? DEFAULT_MAX_BATCH;
     if (settings.transport === 'http') {
-      this.#batcher = new Batcher(requests => http.exchangeBatch(requests, this.#closed.signal), maxBatch);
+      this.#batcher = new Batcher((...batch) => http.exchangeBatch(...batch, this.#closed.signal), maxBatch);
     } else {
       const socketSettings = { ...DEFAULT_SOCKET, ...settings.socket };
       const socket = new WebSocketTransport(url, token, socketSettings, this.#retry, this.#availability);
       this.#socket = socket;
-      this.#batcher = new Batcher(requests => socket.exchangeBatch(requests), maxBatch);
+      this.#batcher = new Batcher((...batch) => socket.exchangeBatch(...batch), maxBatch);
     }
   }
 
