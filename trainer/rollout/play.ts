@@ -49,22 +49,13 @@ const NO_ARRAYS: EpisodeSample = {
 };
 
 /** Plays one episode to its end, or until the turns or actions run out. */
-export async function playEpisode(
+export function playEpisode(
   plan: GroupPlan,
   member: number,
   session: EnvironmentSession,
   setting: PlayContext,
 ): Promise<Episode> {
-  const play = Play.open(plan, member, session, setting);
-  try {
-    while (play.canGoOn) {
-      setting.check();
-      await play.turn();
-    }
-    return play.end();
-  } finally {
-    play.release();
-  }
+  return Play.open(plan, member, session, setting).toEnd();
 }
 
 /** An episode while it is played. */
@@ -176,6 +167,19 @@ export class Play {
   /** Releases its token sequence if the episode is abandoned. */
   release(): void {
     this.#context?.finish();
+  }
+
+  /** Plays the turns that are left. */
+  async toEnd(): Promise<Episode> {
+    try {
+      while (this.canGoOn) {
+        this.#setting.check();
+        await this.turn();
+      }
+      return this.end();
+    } finally {
+      this.release();
+    }
   }
 
   /** Ends the episode and returns its record. */

@@ -46,6 +46,9 @@ class GroupTimeout extends Error {
 /** A group being played. */
 interface OpenGroup {
   readonly plan: GroupPlan;
+  readonly setting: GroupSetting;
+  /** Throws why the group or the collection has ended. */
+  readonly check: () => void;
   readonly sessions: EnvironmentSession[];
   /** Sessions that are open. */
   open: number;
@@ -70,15 +73,16 @@ export async function playGroup(
   signal: AbortSignal,
   onMoves: (count: number) => void,
 ): Promise<GroupOutcome> {
-  const group: OpenGroup = { plan, sessions: [], open: 0, failure: undefined, stop: new AbortController() };
   const check = () => {
     signal.throwIfAborted();
     if (group.failure) throw group.failure;
   };
-  const abort = () => group.stop.abort();
+  const stop = new AbortController();
+  const group: OpenGroup = { plan, setting, check, sessions: [], open: 0, failure: undefined, stop };
+  const abort = () => stop.abort();
   signal.addEventListener('abort', abort, { once: true });
   try {
-    const playing = playMembers(group, setting, check);
+    const playing = playMembers(group);
     const { timeoutMs } = setting;
     const played = await (timeoutMs === undefined ? playing : within(playing, timeoutMs, plan));
     return { plan, ...played };
@@ -88,7 +92,7 @@ export async function playGroup(
     return { plan, error };
   } finally {
     signal.removeEventListener('abort', abort);
-    group.stop.abort();
+    stop.abort();
     let moves = 0;
     for (const session of group.sessions) {
       if (session.moves > 0) moves++;
@@ -111,21 +115,21 @@ interface Played {
  * Plays the members. A member without a reward is lost, and so is the group if too few are left: advantages compare the
  * episodes of a group, and any number from two can be compared.
  */
-async function playMembers(group: OpenGroup, setting: GroupSetting, check: () => void): Promise<Played> {
+async function playMembers(group: OpenGroup): Promise<Played> {
   const { tree, vine, prefix, size } = group.plan;
-  if (tree) return playTreeMembers(group, tree, setting, check);
-  if (vine) return playVineMembers(group, vine, setting, check);
-  if (prefix) return playContinuations(group, prefix, setting, check);
-  await openSessions(group, setting, size);
+  if (tree) return playTreeMembers(group, tree);
+  if (vine) return playVineMembers(group, vine);
+  if (prefix) return playContinuations(group, prefix);
+  await openSessions(group, size);
   return concluded(
     group,
-    group.sessions.map((session, member) => playMember(group, member, session, setting, check)),
+    group.sessions.map((session, member) => playMember(group, member, session)),
   );
 }
 
 /** Opens sessions that start from the group's state. */
-async function openSessions(group: OpenGroup, setting: GroupSetting, count: number): Promise<void> {
-  const { plan } = group;
+async function openSessions(group: OpenGroup, count: number): Promise<void> {
+  const { plan, setting } = group;
   const { tag, seedable, hasDynamicsSeed, copyable, constrained } = setting.described;
   const { prefix } = plan;
   // Members share the level but not the randomness after it; otherwise a group compares actions under a single outcome
@@ -153,14 +157,15 @@ async function openSessions(group: OpenGroup, setting: GroupSetting, count: numb
     },
     count,
   );
-  admit(group, opened, setting);
+  admit(group, opened);
 }
 
 /**
  * Adds sessions to a group.
  * @throws the group's failure, if it has ended: the sessions are closed then
  */
-function admit(group: OpenGroup, opened: readonly EnvironmentSession[], { tally }: GroupSetting): void {
+function admit(group: OpenGroup, opened: readonly EnvironmentSession[]): void {
+  const { tally } = group.setting;
   if (group.stop.signal.aborted) {
     for (const session of opened) void session.close();
     throw group.failure ?? group.stop.signal.reason;
@@ -170,60 +175,49 @@ function admit(group: OpenGroup, opened: readonly EnvironmentSession[], { tally 
   tally.openSessionsMax = Math.max(tally.openSessionsMax, group.open);
 }
 
+/** Notes the error that ends a group. */
+const failing =
+  (group: OpenGroup) =>
+  (error: Error): void => {
+    group.failure ??= error;
+    group.stop.abort();
+  };
+
 /** The outcome of episodes that are being played. @throws what ended the group */
 async function concluded(
   group: OpenGroup,
   playing: readonly Promise<Episode | RewardFault>[],
 ): Promise<Played> {
-  const fail = (error: Error): void => {
-    group.failure ??= error;
-    group.stop.abort();
-  };
-  const played = await Promise.all(playing.map(episode => episode.catch(fail)));
-  if (group.failure) throw group.failure;
+  const played = await Promise.all(playing.map(episode => episode.catch(failing(group))));
   const lost = played.filter(result => result instanceof RewardFault);
   const episodes = played.flatMap(result => (!result || result instanceof RewardFault ? [] : [result]));
-  if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
-  return { episodes, lost };
+  return comparable(group, { episodes, lost });
+}
+
+/** @throws what ended the group, and why episodes were lost where too few are left */
+function comparable({ failure }: OpenGroup, played: Played): Played {
+  if (failure) throw failure;
+  if (played.lost.length > 0 && played.episodes.length < MIN_COMPARED) throw played.lost[0];
+  return played;
 }
 
 /** Plays the trees of a group: its episodes are their leaves. */
-async function playTreeMembers(
-  group: OpenGroup,
-  tree: TreePlan,
-  setting: GroupSetting,
-  check: () => void,
-): Promise<Played> {
+async function playTreeMembers(group: OpenGroup, tree: TreePlan): Promise<Played> {
   const lost: RewardFault[] = [];
-  await openSessions(group, setting, tree.roots);
-  const roots = [...group.sessions];
-  const fail = (error: Error): void => {
-    group.failure ??= error;
-    group.stop.abort();
-  };
-  const episodes = await playTrees(
-    { ...branchParts(group, setting, check, lost), tree, onFailure: fail },
-    roots,
-  );
-  if (group.failure) throw group.failure;
-  if (lost.length > 0 && episodes.length < MIN_COMPARED) throw lost[0];
-  return { episodes, lost };
+  await openSessions(group, tree.roots);
+  const parts = { ...branchParts(group, lost), tree, onFailure: failing(group) };
+  return comparable(group, { episodes: await playTrees(parts, [...group.sessions]), lost });
 }
 
 /** Plays the members, each with continuations from before its turns; continuations without a reward are ignored. */
-async function playVineMembers(
-  group: OpenGroup,
-  vine: VinePlan,
-  setting: GroupSetting,
-  check: () => void,
-): Promise<Played> {
-  await openSessions(group, setting, group.plan.size);
+async function playVineMembers(group: OpenGroup, vine: VinePlan): Promise<Played> {
+  await openSessions(group, group.plan.size);
   const members = [...group.sessions];
   return concluded(
     group,
     members.map(async (session, member) => {
       const lost: RewardFault[] = [];
-      const parts = branchParts(group, setting, check, lost);
+      const parts = branchParts(group, lost);
       const play = Play.open(group.plan, member, session, parts.setting);
       try {
         return (await playVine(parts, vine, play)) ?? lost.at(-1)!;
@@ -235,22 +229,17 @@ async function playVineMembers(
 }
 
 /** @param lost collects why episodes got no reward */
-function branchParts(
-  group: OpenGroup,
-  setting: GroupSetting,
-  check: () => void,
-  lost: RewardFault[],
-): BranchParts {
+function branchParts(group: OpenGroup, lost: RewardFault[]): BranchParts {
   return {
     plan: group.plan,
-    setting: playContext(setting, check),
-    onOpened: sessions => admit(group, sessions, setting),
+    setting: playContext(group),
+    onOpened: sessions => admit(group, sessions),
     onEnded: session => {
       group.open--;
       void session.close();
     },
     rewarded: async episode => {
-      const result = await withReward(episode, setting);
+      const result = await withReward(episode, group.setting);
       if (!(result instanceof RewardFault)) return result;
       lost.push(result);
       return undefined;
@@ -259,37 +248,23 @@ function branchParts(
 }
 
 /** Plays episodes that continue an earlier one: its turns are carried out once, and clones continue from there. */
-async function playContinuations(
-  group: OpenGroup,
-  prefix: KeptPrefix,
-  setting: GroupSetting,
-  check: () => void,
-): Promise<Played> {
-  const { plan } = group;
+async function playContinuations(group: OpenGroup, prefix: KeptPrefix): Promise<Played> {
+  const { plan, setting, check } = group;
   const { reseedable } = setting.described;
-  await openSessions(group, setting, 1);
+  await openSessions(group, 1);
   const [beginning] = group.sessions;
-  const base = Play.open(plan, 0, beginning, playContext(setting, check));
+  const base = Play.open(plan, 0, beginning, playContext(group));
   try {
     await base.takeOver(prefix.played, prefix.kind);
     const luck = mixSeed(plan.seed, PURPOSE.branchLuck, plan.groupId, prefix.step);
     const sessions = await beginning.branch(plan.size, reseedable ? luck : undefined);
-    admit(group, sessions, setting);
+    admit(group, sessions);
     void beginning.close();
     check();
     const continued = async (session: EnvironmentSession, member: number) => {
-      const play = base.fork(member, session, [member]);
-      try {
-        while (play.canGoOn) {
-          check();
-          await play.turn();
-        }
-        const episode = play.end();
-        void session.close();
-        return await withReward(episode, setting);
-      } finally {
-        play.release();
-      }
+      const episode = await base.fork(member, session, [member]).toEnd();
+      void session.close();
+      return withReward(episode, setting);
     };
     return await concluded(group, sessions.map(continued));
   } finally {
@@ -298,7 +273,7 @@ async function playContinuations(
 }
 
 /** @throws Error where a program plays, because the trainer does not know its state */
-function playContext(setting: GroupSetting, check: () => void): PlayContext {
+function playContext({ setting, check }: OpenGroup): PlayContext {
   const { agent, ...others } = setting;
   if (!('respond' in agent))
     throw new Error('episodes that a program plays cannot branch: its state is its own');
@@ -317,11 +292,9 @@ async function withReward(episode: Episode, { reward }: GroupSetting): Promise<E
 }
 
 async function playMember(
-  { plan, stop }: OpenGroup,
+  { plan, setting, check, stop }: OpenGroup,
   member: number,
   session: EnvironmentSession,
-  setting: GroupSetting,
-  check: () => void,
 ): Promise<Episode | RewardFault> {
   const { agent } = setting;
   const episode = await ('play' in agent
@@ -396,15 +369,10 @@ async function playVine(
 
 /** Rewards of a continuation, which is not trained; undefined where it gets none. */
 async function continued(parts: BranchParts, play: Play): Promise<RewardSums | undefined> {
-  const { setting } = parts;
-  const { tally } = setting;
+  const { tally } = parts.setting;
   const done = play.turns.length;
   try {
-    while (play.canGoOn) {
-      setting.check();
-      await play.turn();
-    }
-    const rewarded = await parts.rewarded(play.end());
+    const rewarded = await parts.rewarded(await play.toEnd());
     if (!rewarded) tally.lostLeaves++;
     return rewarded && sumRewards(rewarded.turns.slice(done));
   } finally {
@@ -412,7 +380,6 @@ async function continued(parts: BranchParts, play: Play): Promise<RewardSums | u
       tally.cloneSteps += (sent ?? actions).length;
       tally.cloneTokens += tokens[1] - tokens[0];
     }
-    play.release();
     parts.onEnded(play.session);
   }
 }
