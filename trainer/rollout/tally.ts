@@ -1,47 +1,28 @@
 /** Costs of a collection, including those of lost episodes and groups. */
-export interface PlayTally {
+export class PlayTally {
   /** Milliseconds spent waiting for agents, and for environments. */
-  agentMs: number;
-  environmentMs: number;
+  agentMs = 0;
+  environmentMs = 0;
   /** Actions that servers carried out: of trunks, branches, replayed prefixes and estimates, without recovery. */
-  envSteps: number;
-  sampledTokens: number;
+  envSteps = 0;
+  sampledTokens = 0;
   /** Tokens of earlier turns that were read again for a branch. */
-  prefillTokens: number;
+  prefillTokens = 0;
   /** Part of `envSteps`: actions of earlier episodes that were carried out again. */
-  replayedSteps: number;
+  replayedSteps = 0;
   /** Actions carried out again because a session was lost; not in `envSteps`. */
-  recoverySteps: number;
+  recoverySteps = 0;
   /** Leaves of trees, opened branches, and the sum of the turns after which they were opened. */
-  leaves: number;
-  branches: number;
-  branchTurns: number;
+  leaves = 0;
+  branches = 0;
+  branchTurns = 0;
   /** Parts of `envSteps` and `sampledTokens`: continuations that only value a history. */
-  cloneSteps: number;
-  cloneTokens: number;
+  cloneSteps = 0;
+  cloneTokens = 0;
   /** Leaves and continuations that got no reward. */
-  lostLeaves: number;
+  lostLeaves = 0;
   /** Most sessions that one group had open at once. */
-  openSessionsMax: number;
-}
-
-export function emptyTally(): PlayTally {
-  return {
-    agentMs: 0,
-    environmentMs: 0,
-    envSteps: 0,
-    sampledTokens: 0,
-    prefillTokens: 0,
-    replayedSteps: 0,
-    recoverySteps: 0,
-    leaves: 0,
-    branches: 0,
-    branchTurns: 0,
-    cloneSteps: 0,
-    cloneTokens: 0,
-    lostLeaves: 0,
-    openSessionsMax: 0,
-  };
+  openSessionsMax = 0;
 }
 
 /** The used budget under its logged names; that of branches only if there were any. */

@@ -9,7 +9,7 @@ import type { Player } from '../episode-agent.ts';
 import type { PlayContext } from '../play.ts';
 import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
-import { budgetMetrics, emptyTally, type PlayTally } from '../tally.ts';
+import { budgetMetrics, PlayTally } from '../tally.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
 
 export interface CollectorSettings {
@@ -112,7 +112,7 @@ export class Collector {
    */
   async collect(plans: readonly GroupPlan[], options: PlayOptions): Promise<Collection> {
     const start = performance.now();
-    const tally: PlayTally = emptyTally();
+    const tally = new PlayTally();
     const position = new Map(plans.map((plan, i) => [plan, i]));
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
@@ -169,7 +169,7 @@ export class Collector {
     plans: Iterable<GroupPlan> | AsyncIterable<GroupPlan>,
     options: PlayOptions,
     onGroup: (outcome: GroupOutcome) => void,
-    tally: PlayTally = emptyTally(),
+    tally = new PlayTally(),
     onMoves: (count: number) => void = () => {},
   ): Promise<void> {
     const { concurrency } = this.#settings;

@@ -4,7 +4,7 @@ import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';
 import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
-import { emptyTally, type PlayTally } from '../tally.ts';
+import { PlayTally } from '../tally.ts';
 import type { Collector, PlayOptions } from './collector.ts';
 import type { GroupOutcome } from './group.ts';
 import { IntervalMeter } from './interval-meter.ts';
@@ -47,19 +47,22 @@ export interface StreamedGroup {
   readonly staleness: number;
 }
 
-/** Counts since the last read. */
-export interface StreamCounts {
-  readonly completedEpisodes: number;
-  readonly droppedGroups: number;
-  readonly erroredEpisodes: number;
+class GroupCounts {
+  completedEpisodes = 0;
+  droppedGroups = 0;
+  erroredEpisodes = 0;
   /** Episodes missing in completed groups. */
-  readonly lostEpisodes: number;
+  lostEpisodes = 0;
   /** Groups that were dropped because an episode did not fit the policy's context. */
-  readonly tooLongGroups: number;
-  readonly replayedEpisodes: number;
+  tooLongGroups = 0;
+  replayedEpisodes = 0;
   /** Groups that were completed too late to be trained on. */
-  readonly staleGroups: number;
-  readonly actions: number;
+  staleGroups = 0;
+  actions = 0;
+}
+
+/** Counts since the last read. */
+export interface StreamCounts extends Readonly<GroupCounts> {
   readonly tally: PlayTally;
   /** Share of the time in which no episode was open. */
   readonly idleShare: number;
@@ -69,17 +72,6 @@ interface RunningGroup {
   readonly n: number;
   readonly version: number;
 }
-
-const emptyCounts = () => ({
-  completedEpisodes: 0,
-  droppedGroups: 0,
-  erroredEpisodes: 0,
-  lostEpisodes: 0,
-  tooLongGroups: 0,
-  replayedEpisodes: 0,
-  staleGroups: 0,
-  actions: 0,
-});
 
 /**
  * Plays groups without pause while batches of them are trained on. New ones start as long as {@link startCapacity}
@@ -92,13 +84,13 @@ export class RolloutStream {
   readonly #started = new Map<GroupPlan, RunningGroup>();
   readonly #retry: number[];
   readonly #running = new IntervalMeter();
-  readonly #tally: PlayTally = emptyTally();
+  readonly #tally = new PlayTally();
   #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
   #next: number;
   #version = 0;
   #accepted = 0;
   #runningEpisodes = 0;
-  #counts = emptyCounts();
+  #counts = new GroupCounts();
   /** Groups dropped since the last that was completed. */
   #dropsInARow = 0;
   #failure: { readonly error: unknown } | undefined;
@@ -172,8 +164,8 @@ export class RolloutStream {
   /** Counts since the last call. */
   takeCounts(): StreamCounts {
     const counts = { ...this.#counts, tally: { ...this.#tally }, idleShare: 1 - this.#running.takeShare() };
-    this.#counts = emptyCounts();
-    Object.assign(this.#tally, emptyTally());
+    this.#counts = new GroupCounts();
+    Object.assign(this.#tally, new PlayTally());
     return counts;
   }
 
