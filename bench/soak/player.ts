@@ -4,6 +4,7 @@ import type { Random } from '../../shared/random.ts';
 import { badRequests, NOBODY } from './bad-requests.ts';
 import type { SoakCounters } from './counters.ts';
 import type { PlayerHistory } from './evidence.ts';
+import { AGAIN, GONE, OF_SERVICE, OPENING } from './passing-problems.ts';
 import {
   begun,
   type Episode,
@@ -40,22 +41,6 @@ interface Replay {
   readonly steps: TakenStep[];
 }
 
-/** Problems after which the same request is sent again. */
-const AGAIN = new Set<ProblemCode>([
-  'draining',
-  'worker_unavailable',
-  'too_many_sessions',
-  'too_many_requests',
-  'remote_unavailable',
-  'step_timeout',
-  // The store that replicas share starts again; nothing was acknowledged, and the request key keeps it from happening twice.
-  'storage_failed',
-]);
-/** Problems of a service that may hang up. */
-const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
-const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
-/** Operations that open sessions. Those that their client does not hear of in time expire. */
-const OPENING = new Set(['create', 'clone']);
 /** Operations that begin another episode. */
 const BEGIN = new Set(['reset', 'restore']);
 const MAX_STEPS = 60;
