@@ -29,7 +29,7 @@ interface Taken {
 
 type Answer =
   | { readonly ok: true; readonly result: { readonly session_id: string } }
-  | { readonly ok: false; readonly error: { readonly code: string } };
+  | { readonly ok: false; readonly error: { readonly retryable: boolean } };
 
 /**
  * A well-behaved client: sends a request now and then, one at a time, and records how long each takes. On a busy machine
@@ -65,7 +65,7 @@ export class Probe {
     };
     const config = { p_frozen: 1, max_steps: 10_000 };
     let opened = await ask({ op: 'create', env_id: 'FrozenLake-v0', config });
-    for (; !opened.ok && opened.error.code === 'too_many_sessions'; await delay(this.#pauseMs)) {
+    for (; !opened.ok && opened.error.retryable; await delay(this.#pauseMs)) {
       opened = await ask({ op: 'create', env_id: 'FrozenLake-v0', config });
     }
     if (!opened.ok) throw new Error(`the probe got no session: ${JSON.stringify(opened.error)}`);

@@ -45,26 +45,31 @@ export function explained(message: string, { tls, sentinels }: RedisOptions): st
   return found ? `${message.trim()} (${found.remedy(scheme)})` : message;
 }
 
+export interface FoundPrimary {
+  /** `host:port` */
+  readonly address: string;
+  /** The Sentinels, the one that answered first in front. */
+  readonly sentinels: SentinelAddress[];
+}
+
 /**
  * Asks all Sentinels at once for the primary. The client asks them one after the other, without a limit or a reason.
- * @returns the Sentinels, the one that answered first in front
  * @throws Error with the reason of each, if none knows the primary
  */
-export async function sentinelsInOrder(options: RedisOptions): Promise<SentinelAddress[]> {
+export async function primaryOf(options: RedisOptions): Promise<FoundPrimary> {
   const sentinels = (options.sentinels ?? []) as SentinelAddress[];
-  const asking = sentinels.map(async (sentinel, i) => {
-    await askSentinel(sentinel, options);
-    return i;
-  });
+  const asking = sentinels.map(async (sentinel, i) => ({
+    address: await askSentinel(sentinel, options),
+    sentinels: [sentinel, ...sentinels.filter((_, other) => other !== i)],
+  }));
   try {
-    const first = await Promise.any(asking);
-    return [sentinels[first], ...sentinels.filter((_, i) => i !== first)];
+    return await Promise.any(asking);
   } catch (error) {
     throw new Error((error as AggregateError).errors.map(({ message }) => message).join('; '));
   }
 }
 
-async function askSentinel({ host, port }: SentinelAddress, options: RedisOptions): Promise<void> {
+async function askSentinel({ host, port }: SentinelAddress, options: RedisOptions): Promise<string> {
   const client = new Redis({
     host,
     port,
@@ -85,6 +90,7 @@ async function askSentinel({ host, port }: SentinelAddress, options: RedisOption
     await client.connect();
     const primary = await client.call('SENTINEL', 'get-master-addr-by-name', options.name!);
     if (primary === null) throw new Error(`knows no primary ${JSON.stringify(options.name)}`);
+    return (primary as [host: string, port: string]).join(':');
   } catch (error) {
     throw new Error(`${host}:${port} ${reasonOf(lost ?? (error as Error), options)}`, { cause: error });
   } finally {

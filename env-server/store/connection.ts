@@ -5,7 +5,7 @@ import type { Durability } from '../persistence/durability.ts';
 import { bootId } from '../persistence/lock.ts';
 import { Problem } from '../problems.ts';
 import type { StoreAddress } from './address.ts';
-import { CONNECT_MS, explained, sentinelsInOrder } from './connect-failure.ts';
+import { CONNECT_MS, explained, type FoundPrimary, primaryOf } from './connect-failure.ts';
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 
 const COMMAND_MS = 5000;
@@ -80,14 +80,13 @@ export class StoreConnection {
    * @throws Error naming the fault of the store, with the remedy
    */
   static async open(address: StoreAddress, durability: Durability, log: Logger): Promise<StoreConnection> {
+    const { options, shown } = address;
     let connection: StoreConnection | undefined;
+    let primary: FoundPrimary | undefined;
     try {
-      const sentinels = address.options.sentinels && (await sentinelsInOrder(address.options));
-      connection = new StoreConnection(
-        { ...address, options: { ...address.options, sentinels } },
-        durability,
-        log,
-      );
+      if (options.sentinels) primary = await primaryOf(options);
+      const found = primary && { sentinels: primary.sentinels };
+      connection = new StoreConnection({ ...address, options: { ...options, ...found } }, durability, log);
       await connection.#client.connect();
       await connection.#check();
       await connection.#enter();
@@ -95,8 +94,10 @@ export class StoreConnection {
       connection?.close();
       const { message } = error as Error;
       const known = connection && message === 'Connection is closed.' ? connection.#failure : message;
-      const reason = explained(known, address.options);
-      throw new Error(`the store ${address.shown} cannot be used: ${reason}`, { cause: error });
+      const where = primary ? `its primary ${primary.address}: ` : '';
+      throw new Error(`the store ${shown} cannot be used: ${where}${explained(known, options)}`, {
+        cause: error,
+      });
     }
     connection.#client.on('ready', () => void connection.#enterAgain());
     connection.#client.on('end', () => connection.#connectAgain());
