@@ -78,6 +78,12 @@ t.test('wrong requests are answered in the form of OpenAI', async t => {
   }
 });
 
+t.test('a browser at the address of the server reads who it is for', async t => {
+  const { request } = await startServer(t, folder);
+  const { body } = await request('GET', '/');
+  t.match(body.error.message, /there is no GET \/ here: programs use OpenAI's API, such as POST/);
+});
+
 t.test('fields without an effect are named in a header', async t => {
   const { request } = await startServer(t, folder);
   const { status, headers } = await request('POST', '/v1/completions', {

@@ -169,7 +169,11 @@ export function sendError(
 /** @throws ApiError 404 for a request without a route */
 export function refuseUnknown({ method, url }: FastifyRequest): never {
   const asked = `${method} ${url.split('?')[0].slice(0, 200)}`;
-  throw new ApiError(404, `there is no ${asked} here`, { code: 'unknown_url' });
+  throw new ApiError(
+    404,
+    `there is no ${asked} here: programs use OpenAI's API, such as POST …/v1/chat/completions`,
+    { code: 'unknown_url' },
+  );
 }
 
 function headersOf({ id, body }: FastifyRequest): Record<string, string> {
