@@ -219,7 +219,11 @@ export class Play {
       (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
     if (this.over && !last?.terminated) this.#truncation = last?.truncated ? 'environment' : 'max_actions';
     const rewards = sumComponents(results.map(({ info }) => info));
-    const placed = this.#context?.accept(sampledTokens(reply, text, prompt, tokenizer), rawResponse);
+    const sampled = sampledTokens(reply, text, prompt, tokenizer);
+    const placed = this.#context?.accept(
+      described.constrained ? { allowed: [], ...sampled } : sampled,
+      rawResponse,
+    );
     this.turns.push({
       state: view.state,
       ...(structured === undefined ? {} : { structured }),
@@ -252,7 +256,9 @@ export class Play {
     const { described, prompt, agent, tally, sampling } = this.#setting;
     const { groupId, seed } = this.#plan;
     const step = this.#context?.begin(view);
-    const grammar = described.constrained && prompt.tokens?.stateGrammar(this.session.validActions ?? []);
+    const { validActions: listed = [] } = this.session;
+    const isHeld = described.constrained && listed.length > 0;
+    const grammar = isHeld ? prompt.tokens?.stateGrammar(listed) : undefined;
     const asked = performance.now();
     const reply = await agent.respond({
       sequenceId: step?.sequenceId ?? -1,

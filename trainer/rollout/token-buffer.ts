@@ -11,7 +11,7 @@ export interface SampledTokens {
   readonly versions?: ArrayLike<number>;
   /** Likeliest tokens at each position. */
   readonly top?: readonly TopLogProbs[];
-  /** Tokens that could have been sampled at each position. */
+  /** Tokens that could have been sampled at each position; empty: all tokens. */
   readonly allowed?: readonly Int32Array[];
 }
 
@@ -26,7 +26,7 @@ export class TokenBuffer {
   #versions = new Int32Array(FIRST_CAPACITY);
   /** Likeliest tokens by position, where the agent reported them. */
   #top = new Map<number, TopLogProbs>();
-  #allowed = new Map<number, Int32Array>();
+  #allowed: Map<number, Int32Array> | undefined;
 
   get length(): number {
     return this.#length;
@@ -49,7 +49,10 @@ export class TokenBuffer {
     if (sampled.logProbs) this.#logProbs.set(sampled.logProbs, start);
     if (sampled.versions) this.#versions.set(sampled.versions, start);
     for (const [i, top] of (sampled.top ?? []).entries()) this.#top.set(start + i, top);
-    for (const [i, ids] of (sampled.allowed ?? []).entries()) this.#allowed.set(start + i, ids);
+    if (sampled.allowed) {
+      this.#allowed ??= new Map();
+      for (const [i, ids] of sampled.allowed.entries()) this.#allowed.set(start + i, ids);
+    }
     if (sampled.values) {
       this.#values.set(sampled.values, start);
       this.#hasValues = true;
@@ -69,7 +72,7 @@ export class TokenBuffer {
     copy.#values = this.#values.slice();
     copy.#versions = this.#versions.slice();
     copy.#top = new Map(this.#top);
-    copy.#allowed = new Map(this.#allowed);
+    copy.#allowed = this.#allowed && new Map(this.#allowed);
     return copy;
   }
 
@@ -88,7 +91,7 @@ export class TokenBuffer {
       ...(this.#hasValues ? { values: this.#values.slice(0, end) } : {}),
       versions: this.#versions.slice(0, end),
       ...(this.#top.size > 0 ? { top: new Map(this.#top) } : {}),
-      ...(this.#allowed.size > 0 ? { allowed: new Map(this.#allowed) } : {}),
+      ...(this.#allowed ? { allowed: new Map(this.#allowed) } : {}),
     };
   }
 

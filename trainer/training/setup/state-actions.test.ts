@@ -114,6 +114,21 @@ t.test('training takes the masks of the states', { timeout: MAX_MS }, async t =>
   t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
 });
 
+t.test('a state that lists no actions takes any response', { timeout: MAX_MS }, async t => {
+  const some = { ...LADDER, validActions: ({ rung }: { rung: number }) => (rung > 0 ? [] : ['up']) };
+  const [{ name: url }] = (await serve(t, {}, [some as AnyEnvironment])).servers;
+  for (const context_mode of ['full', 'single_turn']) {
+    const rollout = { context_mode, max_context_window: context_mode === 'full' ? 0 : 1 };
+    const settings = tinySettings(url, t.testdir(), 'ladder', {
+      ...ladderWith(rollout),
+      optimizer: { learning_rate: 1e-12 }, // every step then sees the policy that sampled
+    });
+    const [row] = trainingRows(await trainTiny(settings));
+    t.ok(row['train/Ladder/action_is_valid'] < 1);
+    t.ok(Math.abs(row['actor/ppo_kl']) < 1e-5, `trained as sampled: ${row['actor/ppo_kl']}`);
+  }
+});
+
 t.test('branches, and sessions that were lost, have the valid actions of their state', async t => {
   const servers = await serve(t, {}, [LADDER as AnyEnvironment]);
   const spec = { environmentId: 'Ladder-v0', config: {}, groupName: 'g', seed: 1, validActions: true };
