@@ -171,7 +171,7 @@ t.test('the pages of another program’s episodes are readable and accessible', 
   await page.getByText('expected answer: 5').waitFor();
   await page.getByLabel('Prompt').getByText('You see 2 apples.').waitFor();
   await page.getByLabel('Response').getByText('4').waitFor();
-  await page.getByText('overlong_reward -0.2').first().waitFor();
+  await page.getByText('overlong_reward −0.2').first().waitFor();
   t.notMatch(await page.locator('main').textContent(), /seed|played on|actions left|undefined|null|NaN/);
   await page.goto(`${origin}/runs/#/run/results/episode?file=train-000000&index=0`);
   await page.getByText('weather({"city":"Rome"})').first().waitFor();
