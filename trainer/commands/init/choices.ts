@@ -11,7 +11,9 @@ const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
 /** Episodes of an iteration, and of the warm start. */
 const EPISODES = 128;
-const DEMONSTRATIONS = 600;
+/** Answers and episodes of the warm start. */
+const DEMONSTRATED_ANSWERS = 2400;
+const DEMONSTRATIONS = [100, 600] as const;
 const TARGET_KL = 0.05;
 /** Largest returns of random play from and to which the value head learns them as they are. */
 const PLAIN_RETURNS = [0.1, 20] as const;
@@ -105,9 +107,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
         }
       : {}),
     ...constraint(survey),
-    ...(survey.player === 'example'
-      ? {}
-      : { warmStart: { value: DEMONSTRATIONS, reason: 'enough to write nearly every answer well' } }),
+    ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey) }),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: {
       value: 2e-3,
@@ -117,6 +117,15 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
     ...rewardScale(survey),
   };
+}
+
+/** Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. */
+function demonstrations(survey: Survey): Choice<number> {
+  const [least, most] = DEMONSTRATIONS;
+  const { meanSteps } = baselineOf(survey);
+  const value = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
+  const answers = Number((value * meanSteps).toPrecision(2));
+  return { value, reason: `about ${answers} answers: enough to write nearly every one well` };
 }
 
 /** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */

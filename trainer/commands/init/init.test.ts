@@ -101,7 +101,7 @@ t.test('an environment becomes a config with a reason for each choice, and the s
     train_tags: ['Yes'],
     tags: { Yes: { env_id: 'Yes-v0', config: { pay: 2 }, max_turn: 4, max_actions_per_turn: 1 } },
     rollout: { prompt: 'compact', constrained: true, response_length: 3, env_groups: 128, group_size: 1 },
-    warm_start: { policy: 'random' },
+    warm_start: { policy: 'random', episodes: 600 },
     algorithm: { reward_scale: 1 },
   });
   const success = settings.tags.Yes.random_success!;
@@ -232,6 +232,7 @@ t.test('what is doubtful is said in the file and at the end', async t => {
   };
   const endless = await said('Endless-v0', /No episode ended within 32 steps, .* lower max_episode_steps/);
   t.equal(endless.tags.Endless.max_turn, 32);
+  t.equal(endless.warm_start!.episodes, 100, 'each shows 32 answers');
   const mute = await said('Mute-v0', /Mute-v0 has no random player: .* List `actions` in its definition/);
   t.equal(mute.warm_start, null);
   await said('Flat-v0', /All episodes returned 0: with nothing to compare, nothing is learned/, 'pay=0');
