@@ -85,7 +85,8 @@ export class SoakClient {
         const reply = replies[i];
         const now = fault();
         if (!reply && !dropped && !now.away && now.number === before.number) {
-          violate(`${this.#transport.name}: a connection broke although the server was there`);
+          const { name, closeCode = 'no close code' } = this.#transport;
+          violate(`${name}: a connection broke although the server was there (${closeCode})`);
         }
         pause ||= !reply?.ok;
         this.#take(player, replies[i]);

@@ -24,6 +24,8 @@ export interface Transport {
   ask(items: readonly Item[]): Promise<Reply[]>;
   /** Cuts the connection, also while requests are in flight. */
   drop(): void;
+  /** Close code of the last connection; 1006 where the server cut it, as it does when it hears nothing for long. */
+  readonly closeCode?: number | undefined;
 }
 
 const routes = new Map(OPERATIONS.map(operation => [operation.name, operation]));
@@ -119,6 +121,7 @@ function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack
   const packed = protocol === 'ragen.msgpack';
   let socket: WebSocket | undefined;
   let frames = 0;
+  let closeCode: number | undefined;
   let waiting = new Map<number, (reply: Reply) => void>();
   const lose = (lost: WebSocket, questions: typeof waiting) => {
     if (socket === lost) {
@@ -134,7 +137,10 @@ function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack
     waiting = questions;
     socket = opening;
     opening.on('error', () => opening.terminate());
-    opening.on('close', () => lose(opening, questions));
+    opening.on('close', code => {
+      closeCode = code;
+      lose(opening, questions);
+    });
     opening.on('message', data => {
       const reply = packed ? (decode(data as Buffer) as JsonObject) : JSON.parse(data.toString());
       questions.get(reply.id)?.(reply);
@@ -145,6 +151,9 @@ function socketTransport(origin: string, protocol: 'ragen.json' | 'ragen.msgpack
   };
   return {
     name: packed ? 'ws msgpack' : 'ws json',
+    get closeCode() {
+      return closeCode;
+    },
     async ask(items) {
       const connected = socket?.readyState === WebSocket.OPEN ? socket : await open();
       if (!connected) return items.map(() => undefined);
