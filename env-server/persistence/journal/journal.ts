@@ -40,11 +40,6 @@ export interface JournalParts {
   readonly disk?: JournalDisk;
 }
 
-/** The record would exceed {@link MAX_RECORD_BYTES}, or its text the longest string. */
-export class RecordTooLarge extends RangeError {
-  override readonly name = 'RecordTooLarge';
-}
-
 /** Turns that a thread writes, with the replies that wait for them. */
 interface LateTurns {
   readonly turns: readonly Turn[];
@@ -363,26 +358,22 @@ function deliverAll(replies: readonly Reply[]): void {
 }
 
 /**
- * The text of a record's body; empty where it has none.
- * @throws RecordTooLarge
+ * The text of a record's body, empty where it has none; undefined where it has more than {@link MAX_RECORD_BYTES}, or
+ * more characters than a string.
  */
-export function recordText(body: Json | undefined, sessionId: string): string {
+export function recordText(body: Json | undefined): string | undefined {
   // Most records are steps, and most actions are numbers.
   if (typeof body === 'number' && Number.isFinite(body)) return String(body);
-  let text: string;
   try {
-    text = body === undefined ? '' : JSON.stringify(body);
+    const text = body === undefined ? '' : JSON.stringify(body);
+    // No character takes more than three bytes.
+    const bytes = 3 * text.length > MAX_RECORD_BYTES ? Buffer.byteLength(text) : text.length;
+    return bytes <= MAX_RECORD_BYTES ? text : undefined;
   } catch (error) {
     // V8 says "Invalid string length".
-    if (error instanceof RangeError) throw new RecordTooLarge('the record is longer than a string can be');
+    if (error instanceof RangeError) return undefined;
     throw error;
   }
-  // No character takes more than three bytes.
-  const bytes = 3 * text.length > MAX_RECORD_BYTES ? Buffer.byteLength(text) : text.length;
-  if (bytes <= MAX_RECORD_BYTES) return text;
-  throw new RecordTooLarge(
-    `a record of session ${sessionId} has ${bytes} bytes; the journal takes up to ${MAX_RECORD_BYTES}`,
-  );
 }
 
 function refusal(code: 'storage_full' | 'storage_failed', why: string): Problem {

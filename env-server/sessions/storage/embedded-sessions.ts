@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Json } from '../../../shared/json.ts';
 import type { Durability } from '../../persistence/durability.ts';
-import { RecordTooLarge, recordText } from '../../persistence/journal/journal.ts';
+import { recordText } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
   RECORD_KINDS,
@@ -82,13 +82,8 @@ export class EmbeddedSessions implements SessionJournal {
   constructor(settings: PersistenceSettings, parts: EmbeddedSessionsParts) {
     const { sessions, health, log, disk } = parts;
     this.#parts = parts;
-    this.#store = new SqliteSessionStore(settings, {
-      health,
-      log,
-      disk,
-      now: sessions.now,
-      onPressure: () => this.#due(),
-    });
+    const onPressure = () => this.#due();
+    this.#store = new SqliteSessionStore(settings, { health, log, disk, now: sessions.now, onPressure });
     this.#checkpointMs = settings.durability === 'none' ? 0 : settings.checkpointSeconds * MS_PER_S;
   }
 
@@ -171,7 +166,7 @@ export class EmbeddedSessions implements SessionJournal {
   append<K extends RecordKind>(session: Session, kind: K, body: RecordBody<K>): void {
     if (!this.#active || !this.#store.journal) return;
     const n = session.recorded + 1;
-    const text = textOf(body as Json, session.id);
+    const text = recordText(body as Json);
     session.recorded = n;
     if (text === undefined) this.#storeLater(session);
     else this.#store.append(session.id, EPOCH, n, RECORD_KINDS[kind], text);
@@ -187,7 +182,7 @@ export class EmbeddedSessions implements SessionJournal {
       const same = first?.episode.state === episode.state ? first.id : undefined;
       first ??= { id: session.id, episode };
       const { body, ...stored } = newSession(session, this.#parts, { episode, like: same });
-      const record = textOf(body as unknown as Json, session.id);
+      const record = recordText(body as unknown as Json);
       session.recorded = 1;
       if (record === undefined) this.#storeLater(session);
       else fresh.push({ ...stored, record, ttlMs: session.ttlMs });
@@ -205,7 +200,7 @@ export class EmbeddedSessions implements SessionJournal {
 
   clientReply(body: RecordBody<'clientReply'>): Promise<void> | undefined {
     if (!this.#active || !this.#store.journal) return undefined;
-    const text = textOf(body as unknown as Json, NO_SESSION);
+    const text = recordText(body as unknown as Json);
     if (text === undefined) return this.#covering();
     this.#store.append(NO_SESSION, EPOCH, 0, RECORD_KINDS.clientReply, text);
     return undefined;
@@ -328,10 +323,8 @@ export class EmbeddedSessions implements SessionJournal {
     const { log, sessions } = this.#parts;
     if (session.unsaved === undefined) {
       sessions.unsaved++;
-      log.error(
-        { session_id: session.id, err: error },
-        `session ${session.id} cannot be stored: ${error.message}`,
-      );
+      const what = `session ${session.id} cannot be stored: ${error.message}`;
+      log.error({ session_id: session.id, err: error }, what);
     }
     session.cannotBeStored(error.message);
   }
@@ -411,31 +404,17 @@ export class EmbeddedSessions implements SessionJournal {
   #logUnsaved(error: unknown, waiting: number): void {
     const { log, sessions } = this.#parts;
     const ids = [...this.#writing].filter(({ closed }) => !closed).map(({ id }) => id);
-    const details = {
-      err: error,
-      sessions: ids.slice(0, MAX_NAMED),
-      count: ids.length,
-      journal_bytes_lost: waiting,
-    };
+    const shown = ids.slice(0, MAX_NAMED);
+    const details = { err: error, sessions: shown, count: ids.length, journal_bytes_lost: waiting };
     const what = `${ids.length} of ${sessions.size} sessions could not be written to the database`;
     const reason = storageFaultOf(error)?.reason ?? (error as Error).message;
     const more = ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : '';
-    const named = `${ids.slice(0, MAX_NAMED).join(', ')}${more}`;
+    const named = `${shown.join(', ')}${more}`;
     const effect = !this.#store.journal
       ? `they stand where they were last stored, or are lost: ${named}`
       : waiting === 0
         ? 'the journal has them, and the next start resumes them from it'
         : `the journal misses the last ${waiting} bytes, so they may stand before what their clients saw last: ${named}`;
     log.error(details, `${what}: ${reason}; ${effect}`);
-  }
-}
-
-/** Text of a record; undefined where it is too large for the journal. */
-function textOf(body: Json | undefined, id: string): string | undefined {
-  try {
-    return recordText(body, id);
-  } catch (error) {
-    if (error instanceof RecordTooLarge) return undefined;
-    throw error;
   }
 }
