@@ -189,7 +189,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
   const end = last.info.ended_by;
   const headline =
     typeof end === 'string' ? endText(end, environment.ends) : last.truncated ? 'Out of steps' : result;
-  const figures = `Return ${formatNumber(totalReward(episode))} after ${moves.length} steps.`;
+  const figures = `Return ${formatNumber(totalReward(episode))} after ${moves.length} ${moves.length === 1 ? 'step' : 'steps'}.`;
   const failed = last.info.failed_tests;
   return html`<div class="note end-banner ${episodeStatus(last).tone}" role="group" aria-label="End of the episode">
     <div>
