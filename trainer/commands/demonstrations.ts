@@ -103,7 +103,6 @@ export async function demonstrations(
   });
   const seed = mixSeed(settings.seed, PURPOSE.demonstrations);
   checkReplaceable(options.out);
-  await findServerSoon(settings, progress.warn, stop);
   await using table = closing(await openTable(settings, player, options.policy, progress, stop));
   const { context } = table;
   const episodes = await table.play(plans, seed);
@@ -142,6 +141,7 @@ async function openTable(
   stop: AbortSignal,
 ): Promise<Table> {
   if (policy === undefined) {
+    await findServerSoon(settings, progress.warn, stop);
     const context = await openTextRunContext(settings, progress.warn, stop);
     const reference = demonstratorOf(player);
     return {

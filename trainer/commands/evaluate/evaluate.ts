@@ -19,7 +19,6 @@ import { openProgress } from '../../tracking/progress.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
 import { checkpointOf, latestCheckpoint, type TrainerState } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
-import { findServerSoon } from '../../training/setup/find-server.ts';
 import { agentRollouts } from '../../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
@@ -144,7 +143,6 @@ export async function evaluate(
   const { signal: stop } = requests;
   const { local } = await localSettings(settings, { progress, signal: stop });
   const folders = await playerFolders(names, { progress, signal: stop });
-  await findServerSoon(settings, progress.warn, stop);
   const note = progress.note.bind(progress);
   const rows: EvaluationRow[] = [];
   const usage: UsageRow[] = [];

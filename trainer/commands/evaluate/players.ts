@@ -17,6 +17,7 @@ import type { Agent } from '../../rollout/agents/agent.ts';
 import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
+import { findServerSoon } from '../../training/setup/find-server.ts';
 import { openPrograms } from '../../training/setup/open-gateway.ts';
 import { openPolicy } from '../../training/setup/open-policy.ts';
 import { openTinker } from '../../training/setup/open-tinker.ts';
@@ -83,6 +84,7 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
 }
 
 async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  await findServerSoon(settings, note, stop);
   await using opened = new AsyncDisposableStack();
   const context = opened.use(closing(await openRunContext(settings, folder, note, stop)));
   // A player is the content of its folder: an adapter brings its settings, its base is stored as in training, and a
@@ -113,6 +115,7 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
   if (rollout.prompt !== 'chat') {
     throw new Error('--policy endpoint: a chat model needs whole sentences: rollout.prompt=chat');
   }
+  await findServerSoon(settings, note, stop);
   await using opened = new AsyncDisposableStack();
   const context = opened.use(closing(await openTextRunContext(settings, note, stop)));
   const completions = opened.use(closing(new Completions(clientSettings(endpoint))));
@@ -121,6 +124,7 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
 }
 
 async function referencePlayer(name: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+  await findServerSoon(settings, note, stop);
   await using opened = new AsyncDisposableStack();
   const context = opened.use(closing(await openTextRunContext(settings, note, stop)));
   for (const described of context.tags) {
