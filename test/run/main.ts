@@ -36,6 +36,11 @@ const { values: options, positionals: named } = parseArgs({
   options: { retry: { type: 'boolean' }, times: { type: 'boolean' } },
   allowPositionals: true,
 });
+const missing = named.filter(file => !existsSync(join(ROOT, file)));
+if (missing.length > 0) {
+  console.error(`there is no test file ${missing.join(', ')} in ${ROOT}`);
+  process.exit(1);
+}
 const entries = writeEntries();
 rmSync(join(ROOT, FAILED), { force: true });
 const { status } = runTap([`--save=${FAILED}`, ...entries.keys()]);

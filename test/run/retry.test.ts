@@ -30,12 +30,16 @@ t.test('fails first', async t => {
 `;
 
 /** Runs the tests of a folder as `.ci/run` does. */
-function runTests(t: Test, folders: { readonly [name: string]: { readonly [file: string]: string } }) {
+function runTests(
+  t: Test,
+  folders: { readonly [name: string]: { readonly [file: string]: string } },
+  named: readonly string[] = [],
+) {
   const cwd = t.testdir({ 'package.json': '{ "type": "module" }', '.taprc': TAPRC, ...folders });
   const main = join(import.meta.dirname, 'main.ts');
   // The variables that this test's own tap sets for its children would confuse another tap.
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^_?TAP/.test(name)));
-  const { status, stdout } = spawnSync(process.execPath, [main, '--retry'], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [main, '--retry', ...named], {
     cwd,
     env: { ...env, TAP_REPORTER: 'tap' },
     encoding: 'utf8',
@@ -43,6 +47,7 @@ function runTests(t: Test, folders: { readonly [name: string]: { readonly [file:
   const lines = stdout.split('\n');
   return {
     status,
+    stderr,
     said: lines.slice(lines.findIndex(line => line.startsWith('second run of what failed:'))),
   };
 }
@@ -77,6 +82,12 @@ t.test('a group that fails twice fails the run', async t => {
     '# { total: 6, pass: 5, fail: 1 }',
     '',
   ]);
+});
+
+t.test('a named file that is missing ends the run with its name, and no stack', async t => {
+  const { status, stderr } = runTests(t, { a: { 'a.test.ts': PASSES } }, ['a/a.test.ts', 'a/b.test.ts']);
+  t.equal(status, 1);
+  t.match(stderr, /^there is no test file a\/b\.test\.ts in \S+\n$/);
 });
 
 t.test('results name the failed files of a group, and the time of each file', async t => {
