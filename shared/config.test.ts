@@ -125,8 +125,29 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
     /extends itself through/,
   );
   t.match(message({ 'run.yaml': 'a: [1' }), /not YAML/);
+  t.match(
+    message({ 'run.yaml': 'seed: 1\ntags:\n  A: {env_id: X,\n    env_id: Y}\n' }),
+    /`tags\.A\.env_id` is there twice, in lines 3 and 4: keep one/,
+  );
   t.match(message({ 'run.yaml': '- 1' }), /map of keys/);
   t.match(message({ 'run.yaml': 'extends: 3' }), /names a file/);
+});
+
+t.test('many keys take time linear in their number, and may repeat an anchor', async t => {
+  const schema = Type.Object({ any: Type.Unknown() });
+  const cost = (line: (i: number) => string) => {
+    const file = join(t.testdir(), 'run.yaml');
+    writeFileSync(file, `any:\n${Array.from({ length: 20_000 }, (_, i) => line(i)).join('\n')}\n`);
+    const before = process.cpuUsage();
+    loadConfig(file, { schema });
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1000;
+  };
+  const list = cost(i => `  - {k: ${i}}`);
+  const map = cost(i => `  k${i}: 1`);
+  t.ok(map < 4 * list, `${map} ms for a map, ${list} ms for a list`);
+  const file = join(t.testdir({ 'run.yaml': 'any: {a: &a [1], b: *a}' }), 'run.yaml');
+  t.same(loadConfig(file, { schema }), { any: { a: [1], b: [1] } });
 });
 
 t.test('overrides are parsed as YAML and malformed ones refused', async t => {

@@ -1,10 +1,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
-import { isMap, isPair, isScalar, isSeq, LineCounter, parse, parseDocument } from 'yaml';
+import { isMap, isPair, isScalar, isSeq, LineCounter, parse } from 'yaml';
 import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
 import type { Json, JsonObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
+import { parseYamlNodes } from './yaml.ts';
 
 /** Key of a config file that lists the files it builds on, by relative path or library name; later files win. */
 const EXTENDS = 'extends';
@@ -258,7 +259,7 @@ function readLayers(
     );
   }
   const counter = new LineCounter();
-  const document = parseDocument(text, { lineCounter: counter });
+  const document = parseYamlNodes(text, counter);
   const [first] = document.errors;
   if (first) fail(`not YAML: ${first.message.split('\n')[0]}`);
   const content = (document.toJS() ?? {}) as Json;
@@ -273,7 +274,8 @@ function readLayers(
     fail('`extends` names a file or a list of files, relative to this one');
   }
   const lines = new Map<string, number>();
-  collectLines(document.contents, '', counter, lines);
+  const repeated = collectLines(document.contents, '', counter, lines);
+  if (repeated) fail(repeated);
   const below = (names as string[]).flatMap(name =>
     readLayers(configFile(name, dirname(file), library, shown(file)), [...trail, file], options),
   );
@@ -290,14 +292,27 @@ function readLayers(
   return [...below, ...named, { file, value, lines }];
 }
 
-function collectLines(node: unknown, key: string, counter: LineCounter, lines: Map<string, number>): void {
-  if (!isMap(node) && !isSeq(node)) return;
-  node.items.forEach((item, index) => {
-    const child = isPair(item) ? `${key}${isScalar(item.key) ? item.key.value : item.key}` : `${key}${index}`;
+/** Adds the line of each key. @returns the fault of a key that a map has twice */
+function collectLines(
+  node: unknown,
+  key: string,
+  counter: LineCounter,
+  lines: Map<string, number>,
+): string | undefined {
+  if (!isMap(node) && !isSeq(node)) return undefined;
+  const own = new Map<string, number | undefined>();
+  for (const [index, item] of node.items.entries()) {
+    const name = isPair(item) ? `${isScalar(item.key) ? item.key.value : item.key}` : `${index}`;
+    const child = `${key}${name}`;
     const place = (isPair(item) ? item.key : item) as { range?: readonly number[] } | null;
-    if (place?.range) lines.set(child, counter.linePos(place.range[0]).line);
-    collectLines(isPair(item) ? item.value : item, `${child}.`, counter, lines);
-  });
+    const line = place?.range && counter.linePos(place.range[0]).line;
+    if (own.has(name)) return `\`${child}\` is there twice, in lines ${own.get(name)} and ${line}: keep one`;
+    own.set(name, line);
+    if (line !== undefined) lines.set(child, line);
+    const repeated = collectLines(isPair(item) ? item.value : item, `${child}.`, counter, lines);
+    if (repeated) return repeated;
+  }
+  return undefined;
 }
 
 function assignAt(value: Json, path: readonly string[], leaf: Json, override: string): Json {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { parseYaml } from './run-config.ts';
+import { parseYaml } from './yaml.ts';
 
 /** Milliseconds of processor time. */
 function cost(work: () => void): number {

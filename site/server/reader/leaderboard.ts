@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { parseYaml } from '../../../shared/yaml.ts';
 import { presetText } from '../../compute/preset-text.ts';
-import { parseYaml } from './run-config.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
 

@@ -4,6 +4,7 @@ import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
+import { parseYaml } from '../../../shared/yaml.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
@@ -12,7 +13,7 @@ import { RunControl } from './control.ts';
 import { GroupsTable } from './groups-table.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
 import { MetricsTable } from './metrics-table.ts';
-import { parseYaml, readConfig } from './run-config.ts';
+import { readConfig } from './run-config.ts';
 import { type FoundRun, RunFolders, readRunJson } from './run-folders.ts';
 import {
   MAX_STATUS_BYTES,

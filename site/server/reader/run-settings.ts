@@ -1,7 +1,8 @@
 import { RecentMap } from '../../../shared/recent-map.ts';
+import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
-import { parseYaml, readConfig } from './run-config.ts';
+import { readConfig } from './run-config.ts';
 import { type FoundRun, mapped } from './run-folders.ts';
 
 /** Different keys of all runs that are remembered. */

@@ -10,6 +10,7 @@ import {
   SILENT_MS,
   type ValidationPoint,
 } from '../../../shared/run-folder/run-files.ts';
+import { parseYaml } from '../../../shared/yaml.ts';
 import { type Outcome, outcomeOf, type Verdict } from '../../compute/outcome.ts';
 import {
   groupRuns,
@@ -21,7 +22,7 @@ import {
 } from '../../compute/run-query.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
 import { RunAnnotations } from './annotations.ts';
-import { parseYaml, readConfig } from './run-config.ts';
+import { readConfig } from './run-config.ts';
 import { type FoundRun, mapped, type RunFolders, readRunJson } from './run-folders.ts';
 import { RunSettings } from './run-settings.ts';
 

@@ -15,8 +15,9 @@ import {
   type RunResult,
 } from '../../../shared/run-folder/signed-result.ts';
 import { VERSION } from '../../../shared/version.ts';
+import { parseYaml } from '../../../shared/yaml.ts';
 import { objectOn, readLines } from './lines.ts';
-import { parseYaml, readConfig } from './run-config.ts';
+import { readConfig } from './run-config.ts';
 import { type FoundRun, mapped, openRunFile, type RunFolders, readRunText } from './run-folders.ts';
 
 const MAX_AUTHORS_BYTES = 1024 * 1024;
