@@ -7,7 +7,7 @@ import { filterEpisodes } from '../../data/filtering.ts';
 import { trainedReturn } from '../../data/reward-components.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { FileReward } from '../../rollout/rewards/file-reward.ts';
-import { RewardFault, withHookRewards } from '../../rollout/rewards/reward-hook.ts';
+import { RewardFault, RewardTimeout, withHookRewards } from '../../rollout/rewards/reward-hook.ts';
 import { writeJsonLines } from '../../tracking/jsonlines.ts';
 import { textTable } from '../../tracking/text-table.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
@@ -42,6 +42,7 @@ interface RescoredStep {
  * The command `rescore`: a function's rewards for the stored episodes of a run, without playing or sampling. The run
  * does not change.
  * @returns the exit status
+ * @throws Error at the first episode for which the function takes too long, or where it fails for all
  */
 export async function rescoreCommand(target: string, options: RescoreOptions): Promise<number> {
   const { run, settings } = openRunFolder(target);
@@ -70,7 +71,7 @@ export async function rescoreCommand(target: string, options: RescoreOptions): P
       try {
         after.push(await withHookRewards(episode, hook));
       } catch (error) {
-        if (!(error instanceof RewardFault)) throw error;
+        if (!(error instanceof RewardFault) || error instanceof RewardTimeout) throw error;
         if (!fault) console.error(`${episode.episodeId} has no reward: ${error.message}`);
         fault ??= error;
         after.push(undefined);

@@ -1,6 +1,7 @@
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { parse, stringify } from 'yaml';
 import type { Json } from '../../../shared/json.ts';
 import { freePort } from '../../../test/free-port.test-data.ts';
 import { loadRunSettings } from '../../config/load.ts';
@@ -249,6 +250,19 @@ t.test(
       [true],
       'the first failure is reported when it happens',
     );
+    // The first episode is rewarded, so that the time is that of a function and not of its start.
+    writeFileSync(
+      join(folder, 'endless.ts'),
+      'let seen = 0; export const reward = () => { while (seen++ > 0); return { reward: 1 }; };',
+    );
+    const settings = parse(readFileSync(run.config, 'utf8'));
+    settings.rollout.reward = { file: join(folder, 'turns.ts'), timeout_s: 1 };
+    writeFileSync(run.config, stringify(settings));
+    await t.rejects(
+      rescoreCommand(run.path, { reward: join(folder, 'endless.ts') }),
+      /endless\.ts took more than 1 s for an episode/,
+    );
+    t.equal(said().length, 0, 'no other episode is tried');
     await t.rejects(
       rescoreCommand(run.path, { reward: join(folder, 'broken.ts'), out: join(folder, 'none', 'out.jsonl') }),
       { code: 'ENOENT' },

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { type HookEpisode, RewardFault, type RewardHook } from './reward-hook.ts';
+import { type HookEpisode, RewardFault, type RewardHook, RewardTimeout } from './reward-hook.ts';
 
 /** For the start of a thread and the loading of the file. */
 const START_TIMEOUT_MS = 60_000;
@@ -70,7 +70,7 @@ export class FileReward implements RewardHook {
   #limit(ms: number, what: string): void {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
-      () => this.#end(new RewardFault(this, `took more than ${ms / 1000} s ${what}`)),
+      () => this.#end(new RewardTimeout(this, `took more than ${ms / 1000} s ${what}`)),
       ms,
     );
   }

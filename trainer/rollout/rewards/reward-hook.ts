@@ -43,6 +43,9 @@ export class RewardFault extends ProgramFault {
   }
 }
 
+/** A reward hook took too long; with an endless one, each further episode would, too. */
+export class RewardTimeout extends RewardFault {}
+
 /**
  * The episode with the rewards of a hook.
  * @throws RewardFault
