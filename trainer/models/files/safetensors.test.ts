@@ -106,4 +106,8 @@ t.test('broken files are rejected with the reason', async t => {
   await t.rejects(SafetensorsReader.open(int), /stored as I64; readable are F32, F16, BF16/);
   await writeFile(join(folder, 'f'), await readFile(new URL(import.meta.url)));
   await t.rejects(SafetensorsReader.open(join(folder, 'f')), /not a safetensors file/);
+  const empty = { dtype: 'F32', shape: [0], data_offsets: [0, 0] };
+  const entries = Object.fromEntries(Array.from({ length: 300_000 }, (_, i) => [`t${i}`, empty]));
+  const long = await handWritten('long', entries, new Uint8Array());
+  await t.rejects(SafetensorsReader.open(long), /a header of 1\d{7} bytes; at most 16777216 are read/);
 });

@@ -14,8 +14,8 @@ export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
 
 /** Tensors are read and written in chunks of this many bytes, which limits the memory for them. */
 const PIECE_BYTES = 4 * 2 ** 20;
-/** The header's length is a 64-bit number; larger values mean a broken file (the format's own limit). */
-const MAX_HEADER_BYTES = 100_000_000;
+/** Longest header, some 100,000 tensors; each takes time and memory before a weight is read. The format's limit is 100 MB. */
+const MAX_HEADER_BYTES = 16 * 2 ** 20;
 const HEADER_LENGTH_BYTES = 8;
 /** The header is padded so that data starts aligned. */
 const ALIGNMENT_BYTES = 8;
@@ -228,9 +228,14 @@ async function readHeader(
   const prefix = Buffer.alloc(HEADER_LENGTH_BYTES);
   await handle.read(prefix, 0, HEADER_LENGTH_BYTES, 0);
   const length = Number(prefix.readBigUInt64LE());
-  if (size < HEADER_LENGTH_BYTES || length > MAX_HEADER_BYTES || HEADER_LENGTH_BYTES + length > size) {
+  if (size < HEADER_LENGTH_BYTES || HEADER_LENGTH_BYTES + length > size) {
     throw new SafetensorsError(
       `${file} is not a safetensors file: header of ${length} bytes in a file of ${size}`,
+    );
+  }
+  if (length > MAX_HEADER_BYTES) {
+    throw new SafetensorsError(
+      `${file} has a header of ${length} bytes; at most ${MAX_HEADER_BYTES} are read: store the model in shards`,
     );
   }
   const text = Buffer.alloc(length);

@@ -8,7 +8,7 @@ import { isThere } from '../../models/files/model-file.ts';
 import { SafetensorsError, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
 import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
-import { openWeights } from '../../models/files/weights.ts';
+import { openWeights, type WeightsReader } from '../../models/files/weights.ts';
 import { GgufWeights } from '../../models/gguf/gguf-weights.ts';
 import {
   EMBEDDINGS,
@@ -120,8 +120,10 @@ export async function saveModel(
  */
 export async function readWeights(folder: string, weights: ParameterStore): Promise<void> {
   const inModel = weights.layout.filter(entry => !isHead(entry));
-  await refuseUnknown(join(folder, WEIGHTS_FILE), new Set(inModel.map(({ name }) => name)));
-  await readInto(join(folder, WEIGHTS_FILE), weights, '', inModel);
+  const path = join(folder, WEIGHTS_FILE);
+  await using file = await openWeights(path);
+  refuseUnknown(path, file, inModel);
+  for (const { name } of inModel) await file.read(name, weights.array(name));
 }
 
 /**
@@ -132,8 +134,8 @@ export async function readWeights(folder: string, weights: ParameterStore): Prom
 export async function readBase(folder: string, config: DecoderConfig, base: ParameterStore): Promise<void> {
   const specs = parameterSpecs(config, false);
   const path = join(folder, WEIGHTS_FILE);
-  await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
   await using file = await openWeights(path);
+  refuseUnknown(path, file, specs);
   for (const spec of specs) {
     if (config.blocks?.[spec.name] !== undefined) {
       const names = blockNames(spec.name);
@@ -171,8 +173,8 @@ export async function checkWeights(folder: string, config: DecoderConfig): Promi
   const path = join(folder, WEIGHTS_FILE);
   const { lora: _lora, ...whole } = config;
   const specs = parameterSpecs(whole, false);
-  await refuseUnknown(path, new Set(specs.map(({ name }) => name)));
   await using file = await openWeights(path);
+  refuseUnknown(path, file, specs);
   for (const { name, shape } of specs) {
     const stored = file.tensors.get(name);
     if (stored?.shape.join() === shape.join()) continue;
@@ -223,8 +225,12 @@ export async function readOptimizer(folder: string, optimizer: OptimizerState): 
 const NEEDLESS = /(^|\.)rotary_emb\.inv_freq$|^lm_head\.weight$/;
 
 /** Ignoring a bias or an adapter silently would give another model. */
-async function refuseUnknown(path: string, known: ReadonlySet<string>): Promise<void> {
-  await using file = await openWeights(path);
+function refuseUnknown(
+  path: string,
+  file: WeightsReader,
+  entries: readonly { readonly name: string }[],
+): void {
+  const known = new Set(entries.map(({ name }) => name));
   const unknown = [...file.tensors.keys()].filter(name => !known.has(name) && !NEEDLESS.test(name));
   if (unknown.length === 0) return;
   throw new SafetensorsError(
