@@ -435,7 +435,9 @@ def test_a_port_that_is_taken_is_named(start: Callable[..., Service]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, said = start(HOSTILE, "--port", str(port)).stop()
-    assert code == 1 and f"port {port} of 127.0.0.1 is taken: --port names another" in said
+        assert code == 1 and f"port {port} of 127.0.0.1 is taken: --port names another" in said
+        code, said = start(HOSTILE.replace("Hostile", "Absent"), "--port", str(port)).stop()
+    assert code == 1 and "Absent" in said and "taken" not in said
 
 
 def test_a_registered_environment_is_played(server: Server, start: Callable[..., Service]) -> None:

@@ -107,14 +107,13 @@ class Corridor(gymnasium.Env[Any, Any]):
 
 
 def definition(make: Callable[..., Any], overrides: Overrides = Overrides()) -> dict[str, Any]:
-    return derive(WorldSource(make), "http://127.0.0.1:1", 10, overrides).definition
+    return derive(WorldSource(make), 10, overrides).definition
 
 
 def test_a_definition_is_derived() -> None:
     assert definition(Corridor) == {
         "kind": "remote",
         "protocol": "webhook",
-        "url": "http://127.0.0.1:1",
         "title": "Corridor",
         "instruction": "Walk to the end.",
         "description": "Walk to the end.\n\n## Details\n\nNobody's prompt needs this.",
@@ -147,7 +146,7 @@ class Forgetful(Corridor):
 
 
 def test_seeds_are_off_where_an_environment_does_not_keep_them() -> None:
-    derived = derive(WorldSource(Forgetful), "http://127.0.0.1:1", 10, Overrides())
+    derived = derive(WorldSource(Forgetful), 10, Overrides())
     assert derived.definition["capabilities"]["seed"] is False
     assert any("The same seed gave two different episodes" in note for note in derived.notes)
 
@@ -180,7 +179,7 @@ def test_plain_classes_name_their_actions() -> None:
     with pytest.raises(UnusableWorld, match='give the class `actions = \\["Higher", "Lower"\\]`'):
         definition(Plain)
     source = WorldSource(Plain, example_actions=["guess 5"])
-    assert derive(source, "http://x", 1, Overrides()).definition["action_space"] == {
+    assert derive(source, 1, Overrides()).definition["action_space"] == {
         "type": "Text",
         "max_length": 2000,
         "format": "a text, e.g. guess 5",
@@ -193,7 +192,7 @@ def test_plain_classes_name_their_actions() -> None:
         "info": {"success": True},
     }
     with pytest.raises(UnusableWorld, match="takes no seed"):
-        derive(source, "http://x", 1, Overrides(seed=True))
+        derive(source, 1, Overrides(seed=True))
     with pytest.raises(UnusableWorld, match="an action occurs twice"):
         World(Plain(), WorldSource(Plain, actions=["Up", "up"]))
 

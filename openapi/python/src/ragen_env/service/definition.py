@@ -46,8 +46,8 @@ class Derived:
     """What a reader should know about it, a sentence each."""
 
 
-def derive(source: WorldSource, url: str, timeout_s: float, overrides: Overrides) -> Derived:
-    """The definition of an environment under the address of its service. Plays a few episodes for it.
+def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Derived:
+    """The definition of an environment without the address of its service. Plays a few episodes for it.
 
     Raises UnusableWorld, WorldFault.
     """
@@ -69,7 +69,6 @@ def derive(source: WorldSource, url: str, timeout_s: float, overrides: Overrides
     definition: dict[str, Json] = {
         "kind": "remote",
         "protocol": "webhook",
-        "url": url,
         "title": title[:200],
         "instruction": instruction,
         **({"description": documentation[:_MAX_DESCRIPTION]} if documentation else {}),

@@ -91,24 +91,24 @@ def serve(
     if not 0 <= port <= _MAX_PORT:
         raise ServiceError(f"port must be from 0 to {_MAX_PORT}, got {port}")
     source = WorldSource(make, dict(kwargs or {}), actions, example_actions)
-    listening = _listening(host, port)
     try:
-        shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-        own = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}"
-        derived = derive(source, url or own, timeout_s, Overrides(title, instruction, max_steps, seed))
-        lanes = Processes(source, timeout_s, workers) if workers > 0 else Threads(source, timeout_s)
-        sessions = Sessions(lanes, max_sessions, idle_s)
-        registration = None
-        if register is not None:
-            registration = Registration(register, token, env_id or default_id(derived.name), derived.definition, replace)
-        try:
-            asyncio.run(_run(listening, sessions, lanes, derived, own, registration, on_ready))
-        finally:
-            lanes.stop()
+        derived = derive(source, timeout_s, Overrides(title, instruction, max_steps, seed))
+        with _listening(host, port) as listening:
+            shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+            own = f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}"
+            derived.definition["url"] = url or own
+            lanes = Processes(source, timeout_s, workers) if workers > 0 else Threads(source, timeout_s)
+            sessions = Sessions(lanes, max_sessions, idle_s)
+            registration = None
+            if register is not None:
+                named = env_id or default_id(derived.name)
+                registration = Registration(register, token, named, derived.definition, replace)
+            try:
+                asyncio.run(_run(listening, sessions, lanes, derived, own, registration, on_ready))
+            finally:
+                lanes.stop()
     except (UnusableWorld, WorldFault) as error:
         raise ServiceError(str(error)) from error
-    finally:
-        listening.close()
 
 
 def default_id(name: str) -> str:
