@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
-import { request } from 'undici';
+import { Agent, errors, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
 import { AllowedHosts } from '../../shared/http/allowed-hosts.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
@@ -89,6 +89,8 @@ const slashed = (url: string): string => (url.endsWith('/') ? url : `${url}/`);
 /** Environment server routes that the run pages use: to open a session, and to bring it to a turn of an episode. */
 const ROUTES = ['v1/sessions', 'v1/batch'];
 const MAX_BODY_BYTES = 4 * 1024 * 1024;
+const MAX_REPLY_BYTES = 16 * 1024 * 1024;
+/** For a whole reply. */
 const TIMEOUT_MS = 60_000;
 export const TOKEN_VARIABLE = 'RAGEN_TOKEN';
 
@@ -99,18 +101,21 @@ export const TOKEN_VARIABLE = 'RAGEN_TOKEN';
  */
 function addServerProxy(app: FastifyInstance, server: string): void {
   const token = process.env[TOKEN_VARIABLE];
+  const dispatcher = new Agent({ maxResponseSize: MAX_REPLY_BYTES });
+  app.addHook('onClose', () => dispatcher.destroy());
   for (const route of ROUTES) {
     app.post(`/server/${route}`, { bodyLimit: MAX_BODY_BYTES }, async (incoming, reply) => {
+      const signal = AbortSignal.timeout(TIMEOUT_MS);
       try {
         const { statusCode, headers, body } = await request(`${server}${route}`, {
           method: 'POST',
+          dispatcher,
+          signal,
           headers: {
             'content-type': 'application/json',
             ...(token ? { authorization: `Bearer ${token}` } : {}),
           },
           body: JSON.stringify(incoming.body),
-          headersTimeout: TIMEOUT_MS,
-          bodyTimeout: TIMEOUT_MS,
         });
         const text = await body.text();
         return reply
@@ -118,7 +123,12 @@ function addServerProxy(app: FastifyInstance, server: string): void {
           .type(String(headers['content-type'] ?? 'application/json'))
           .send(text);
       } catch (error) {
-        const detail = `${server} does not answer: ${(error as Error).message}`;
+        const why = signal.aborted
+          ? `sends no whole reply within ${TIMEOUT_MS / 1000} s`
+          : error instanceof errors.ResponseExceededMaxSizeError
+            ? `sends a reply of more than ${MAX_REPLY_BYTES} bytes`
+            : `does not answer: ${(error as Error).message}`;
+        const detail = `${server} ${why}`;
         return reply
           .code(502)
           .type('application/problem+json')

@@ -1,0 +1,60 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { createDashboard } from './server.ts';
+
+/** What the dashboard says about a session at a server that replies like this. */
+async function proxied(t: Test, answer: (reply: ServerResponse) => void) {
+  const server = createServer((_, reply) => answer(reply)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const app = await createDashboard({
+    runs: t.testdir(),
+    server: address,
+    host: '127.0.0.1',
+    allowedHosts: '',
+  });
+  t.teardown(() => app.close());
+  const reply = await app.inject({
+    method: 'POST',
+    url: '/server/v1/sessions',
+    payload: {},
+    headers: { host: '127.0.0.1' },
+  });
+  return { status: reply.statusCode, body: reply.json() };
+}
+
+t.test('a reply of the environment server is handed on with its status', async t => {
+  const reply = await proxied(t, reply => {
+    reply.writeHead(422, { 'content-type': 'application/problem+json' }).end('{"detail":"no"}');
+  });
+  t.same(reply, { status: 422, body: { detail: 'no' } });
+});
+
+t.test('a reply without end is given up at a bound in bytes', async t => {
+  const { status, body } = await proxied(t, reply => {
+    const send = () => {
+      while (!reply.destroyed && reply.write(Buffer.alloc(2 ** 16, ' ')));
+    };
+    reply.on('drain', send);
+    send();
+  });
+  t.equal(status, 502);
+  t.match(body.detail, /sends a reply of more than 16777216 bytes$/);
+});
+
+t.test('a reply of a byte now and then is given up at a bound in time', async t => {
+  const { timeout } = AbortSignal;
+  t.intercept(AbortSignal, 'timeout', { value: (ms: number) => timeout.call(AbortSignal, ms / 200) });
+  const { status, body } = await proxied(t, reply => {
+    const timer = setInterval(() => reply.write(' '), 20);
+    reply.on('close', () => clearInterval(timer));
+  });
+  t.equal(status, 502);
+  t.match(body.detail, /sends no whole reply within 60 s$/);
+});
