@@ -15,6 +15,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import t from 'tap';
+import { until } from '../../../test/until.test-data.ts';
 import type { SearchQuery } from '../../compute/episode-search.ts';
 import { LiveRuns } from '../live.ts';
 import { writeSampleRun } from '../sample-runs.test-data.ts';
@@ -71,6 +72,21 @@ t.test(
     t.same(states, { alive: 'running', gone: 'stalled', far: 'running', silent: 'stalled' });
   },
 );
+
+t.test('a run of a machine with a fast clock stalls when its status stays as it was', async t => {
+  const root = t.testdir();
+  const updated_at = new Date(Date.now() + 86_400_000).toISOString();
+  const path = writeSampleRun(root, 'far', { status: { state: 'running', host: 'far', updated_at } });
+  const reader = new RunReader(root);
+  const state = async () => (await reader.runs()).rows[0].state;
+  t.equal(await state(), 'running');
+  const { now } = Date;
+  t.intercept(Date, 'now', { value: () => now() + 31_000 });
+  t.equal(await state(), 'stalled');
+  // The next sign of life; the list of runs is read again after a second.
+  utimesSync(join(path, 'status.json'), 1, 1);
+  await until(async () => (await state()) === 'running');
+});
 
 t.test('metrics are read on from where they ended; half a line waits', async t => {
   const root = t.testdir();

@@ -99,7 +99,7 @@ export class RunsTable {
   readonly #folders: RunFolders;
   readonly #annotations = new RunAnnotations();
   readonly #settings = new RunSettings();
-  readonly #known = new Map<string, { readonly changedMs: number; readonly row: Promise<OwnedRow> }>();
+  readonly #known = new Map<string, KnownRow>();
   #sorted: { readonly found: ReadonlyMap<string, FoundRun>; readonly runs: readonly FoundRun[] } | undefined;
 
   constructor(folders: RunFolders) {
@@ -203,17 +203,26 @@ export class RunsTable {
 
   /** The row of a run as it is now. */
   async row(run: FoundRun): Promise<RunRow> {
-    const row = withLife(await this.#read(run));
+    const { row: read, seenMs } = this.#read(run);
+    const row = withLife(await read, seenMs);
     return run.annotatedMs === undefined ? row : { ...row, annotations: await this.#annotations.of(run) };
   }
 
-  #read(run: FoundRun): Promise<OwnedRow> {
+  #read(run: FoundRun): KnownRow {
     const known = this.#known.get(run.id);
-    if (known?.changedMs === run.changedMs) return known.row;
+    if (known?.changedMs === run.changedMs) return known;
     const row = run.hasStatus ? rowOfStatus(run) : rowOfConfig(run);
-    this.#known.set(run.id, { changedMs: run.changedMs, row });
-    return row;
+    const read = { changedMs: run.changedMs, seenMs: Date.now(), row };
+    this.#known.set(run.id, read);
+    return read;
   }
+}
+
+interface KnownRow {
+  readonly changedMs: number;
+  /** When this change was found, by the clock of this machine. */
+  readonly seenMs: number;
+  readonly row: Promise<OwnedRow>;
 }
 
 /** A row with the process that wrote it. */
@@ -223,11 +232,11 @@ type OwnedRow = RunRow & {
   readonly host?: string;
 };
 
-/** The state of a run, seen now: one that says it runs may have died. */
-function withLife({ pid, pidStart, host, ...row }: OwnedRow): RunRow {
+/** The state of a run, seen now: one that says it runs may have died. The clock of its machine may be fast. */
+function withLife({ pid, pidStart, host, ...row }: OwnedRow, seenMs: number): RunRow {
   if (row.state !== 'running') return row;
   const here = host === hostname() && pid !== undefined;
-  const alive = here ? isAlive(pid, pidStart) : Date.now() - row.updated < SILENT_MS;
+  const alive = here ? isAlive(pid, pidStart) : Date.now() - Math.min(row.updated, seenMs) < SILENT_MS;
   return alive ? row : { ...row, state: 'stalled' };
 }
 
