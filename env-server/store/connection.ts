@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Redis } from 'iovalkey';
+import { Redis, type RedisOptions, SentinelConnector } from 'iovalkey';
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
 import { bootId } from '../persistence/lock.ts';
@@ -24,6 +24,18 @@ const UNAVAILABLE =
 type Scripted = {
   readonly [name in ScriptName]: (keys: 0, ...args: (string | number | Buffer)[]) => Promise<unknown>;
 };
+
+/** The part of the client's own connector by which it opens each connection to a Sentinel. */
+const Sentinels = SentinelConnector as unknown as new (
+  options: unknown,
+) => { connectToSentinel(...args: unknown[]): Redis };
+
+/** The client watches each Sentinel and connects to it again, but prints the errors of one that is down. */
+class QuietSentinels extends Sentinels {
+  override connectToSentinel(...args: unknown[]): Redis {
+    return super.connectToSentinel(...args).on('error', () => undefined);
+  }
+}
 
 /** One connection to the store, kept for the life of the server. */
 export class StoreConnection {
@@ -53,6 +65,7 @@ export class StoreConnection {
     this.#shown = address.shown;
     const client = new Redis({
       ...address.options,
+      ...(address.options.sentinels && { Connector: QuietSentinels as unknown as RedisOptions['Connector'] }),
       lazyConnect: true,
       enableOfflineQueue: false,
       enableAutoPipelining: false,

@@ -291,3 +291,25 @@ t.test(
     t.ok(expected.includes(player.lost), `${player.lost} steps lost in ${failovers} fail-overs`);
   },
 );
+
+t.test('a Sentinel that is down prints nothing', { skip: lacksSentinel, timeout: 180_000 }, async t => {
+  const group = await sentinelGroup(t);
+  const down = await freePort();
+  const client = Redis.prototype as unknown as {
+    silentEmit(name: string, error: { port?: number }): boolean;
+  };
+  const { silentEmit } = client;
+  let errors = 0;
+  t.intercept(client, 'silentEmit', {
+    value(this: Redis, name: string, error: { port?: number }) {
+      if (name === 'error' && error.port === down) errors++;
+      return silentEmit.call(this, name, error);
+    },
+  });
+  const printed = t.capture(console, 'error');
+  const app = await listening(t, { store: group.address.replace('/main', `,127.0.0.1:${down}/main`) });
+  // One error is of the question for the primary at the start; the others are of the watch.
+  await until(() => errors > 1);
+  t.same(printed(), []);
+  await (await Player.open(t, app, group)).play(3, 'while a Sentinel is down');
+});
