@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import { createDashboard } from './server.ts';
 
-/** What the dashboard says about a session at a server that replies like this. */
+/** Reply of the dashboard about a session at a server that replies like this. */
 async function proxied(t: Test, answer: (reply: ServerResponse) => void) {
   const server = createServer((_, reply) => answer(reply)).listen(0, '127.0.0.1');
   await once(server, 'listening');
