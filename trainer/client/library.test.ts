@@ -39,7 +39,12 @@ function loaded(platform: string): { files: string[]; packages: string[] } {
 }
 
 /** Files of shared/ that the client loads everywhere: they import nothing. */
-const SHARED = ['shared/printable.ts', 'shared/http/retry.ts', 'shared/json.ts'];
+const SHARED = [
+  'shared/printable.ts',
+  'shared/http/retry.ts',
+  'shared/http/url-credentials.ts',
+  'shared/json.ts',
+];
 
 t.test('the client loads nothing of the trainer, and in a browser nothing but itself', async t => {
   const inBrowser = loaded(BROWSER);

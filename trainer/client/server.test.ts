@@ -283,3 +283,9 @@ t.test('work is shared by weight and what has been freed is given again', async 
   t.throws(() => openServers([]), /no environment server/);
   t.throws(() => openServers([{ url: 'http://a:1' }, { url: 'http://a:1/' }]), /named twice/);
 });
+
+t.test('an address with a password is refused without it', async t => {
+  for (const url of ['http://ann:secret@host:8080', 'https://secret@host'])
+    t.throws(() => new EnvServer({ url }), /host(:8080)? has a user name or password, .*RAGEN_TOKEN$/);
+  t.throws(() => new EnvServer({ url: 'http://ann:secret@host:x' }), /got "http:\/\/\*\*\*@host:x"$/);
+});

@@ -1,4 +1,5 @@
 import { pause } from '../../shared/http/retry.ts';
+import { withoutCredentials } from '../../shared/http/url-credentials.ts';
 import { ClientClosed, ServerUnavailable } from './errors.ts';
 import {
   itemsOf,
@@ -163,7 +164,7 @@ export class EnvServer {
 
   /**
    * @param events called when the server is away and when it is back
-   * @throws Error when the URL is not http(s) or the weight is not positive
+   * @throws Error when the URL is not http(s) or has a password, or the weight is not positive
    */
   constructor(settings: EnvServerSettings, events: WaitEvents = {}) {
     const url = parseUrl(settings.url);
@@ -305,10 +306,14 @@ export class EnvServer {
 function parseUrl(text: string): URL {
   if (!/^https?:\/\//.test(text) || !URL.canParse(text)) {
     throw new Error(
-      `a server's url reads http://host:port or https://host:port, got ${JSON.stringify(text)}`,
+      `a server's url reads http://host:port or https://host:port, got ${JSON.stringify(withoutCredentials(text))}`,
     );
   }
-  return new URL(text);
+  const url = new URL(text);
+  if (url.username === '' && url.password === '') return url;
+  throw new Error(
+    `the url of ${url.origin} has a user name or password, which is not sent: give a token by \`token\` or the variable ${TOKEN_VARIABLE}`,
+  );
 }
 
 /** Makes unique keys: a random name and a counter. */

@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { listenOnPort } from '../../shared/http/free-port.ts';
+import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
 import { INTERRUPTED_STATUS, stopRequests } from './processes/stop-signal.ts';
@@ -31,6 +32,11 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   const { server, leaderboard, authors, host, allowedHosts } = options;
   if (server !== undefined && !/^https?:\/\//.test(server)) {
     throw new Error(`--server is an address such as http://127.0.0.1:8080, got ${server}`);
+  }
+  if (hasCredentials(server ?? '')) {
+    throw new Error(
+      `--server has a user name or password, which is not sent: give a token by the variable ${TOKEN_VARIABLE}`,
+    );
   }
   if (leaderboard !== undefined && !existsSync(leaderboard)) {
     throw new Error(`--leaderboard: ${leaderboard} does not exist`);

@@ -9,9 +9,10 @@ import {
   validateConfig,
 } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
+import { addressClashes } from './addresses.ts';
 import { settingConflicts } from './combinations.ts';
 import { levelSeeds, validationTags } from './derived.ts';
-import type { SettingConflict } from './sections/schema.ts';
+import { conflictsOf, type SettingConflict } from './sections/schema.ts';
 import { RunSettings } from './settings.ts';
 
 /** Purpose of settings: to train a policy, or to play without one, in which case policy settings are not checked. */
@@ -135,6 +136,7 @@ export function checkRunSettings(
   settings.servers.forEach(({ tag_weights }, i) => {
     tagsOf(`servers.${i}.tag_weights`, Object.keys(tag_weights));
   });
+  for (const { key, message } of conflictsOf(addressClashes(settings))) add(key, message);
   for (const { key, message } of purpose === 'train' ? settingConflicts(settings) : []) add(key, message);
   for (const { key, message } of overlappingSeeds(settings)) add(key, message);
   if (problems.length > 0) throw new ConfigError(problems);

@@ -212,6 +212,20 @@ t.test(
   },
 );
 
+t.test('an address with a password is refused without it, and the setting of a token is named', async t => {
+  const problems = problemsOf(
+    'servers=[http://ann:secret@host:8080]',
+    'rollout.reward={url: "https://secret@host/reward"}',
+  );
+  t.same(
+    problems.map(({ key }) => key),
+    ['servers.0.url', 'rollout.reward.url'],
+  );
+  t.match(problems[0].message, /give a token by the variable RAGEN_TOKEN or servers\.0\.token/);
+  t.match(problems[1].message, /give a token by rollout\.reward\.token_env/);
+  t.notMatch(JSON.stringify(problems), /secret/);
+});
+
 t.test('adapters are on all linear layers by default', async t => {
   const settings = (...overrides: string[]) =>
     loadRunSettings(`${configs}quickstart.yaml`, ['policy.init=here', ...overrides]).policy.lora;

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import { dashboard } from '../commands/dashboard.ts';
 import { createDashboard } from './server.ts';
 
 /** Reply of the dashboard about a session at a server that replies like this. */
@@ -57,4 +58,11 @@ t.test('a reply of a byte now and then is given up at a bound in time', async t 
   });
   t.equal(status, 502);
   t.match(body.detail, /sends no whole reply within 60 s$/);
+});
+
+t.test('an address with a password is refused without it', async t => {
+  const options = { server: 'http://ann:secret@host', host: '127.0.0.1', allowedHosts: '' };
+  const message =
+    '--server has a user name or password, which is not sent: give a token by the variable RAGEN_TOKEN';
+  await t.rejects(dashboard(t.testdir(), options), { message });
 });

@@ -305,6 +305,22 @@ t.test('tokens of servers are not handed out', async t => {
   t.match(readFileSync(join(root, 'a/config.yaml'), 'utf8'), /secret/);
 });
 
+t.test('passwords in addresses are not handed out', async t => {
+  const root = t.testdir();
+  const failed = { time: 'now', text: 'no answer of http://ann:secret@host' };
+  const path = writeSampleRun(root, 'a', {
+    status: { state: 'failed', last_error: failed, notes: [failed] },
+  });
+  writeFileSync(
+    join(path, 'config.yaml'),
+    'servers:\n  - url: http://ann:secret@host:8080\nrun: { name: a }\n',
+  );
+  const reader = new RunReader(root);
+  const shown = JSON.stringify([await reader.run('a'), await reader.runs({ settings: ['servers'] })]);
+  t.notMatch(shown, /secret|ann/);
+  t.match(shown, /no answer of http:\/\/\*\*\*@host.*http:\/\/\*\*\*@host:8080/);
+});
+
 t.test('the leaderboard has validations, evaluations and published results', async t => {
   const root = t.testdir();
   const folder = writeSampleRun(root, 'a');

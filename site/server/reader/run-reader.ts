@@ -1,4 +1,5 @@
 import { relative, resolve } from 'node:path';
+import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
@@ -230,7 +231,7 @@ function endsIn(status: unknown): { readonly ends?: EndMeanings } {
 
 function yamlOf(text: string | undefined): unknown {
   try {
-    return text === undefined ? null : withoutTokens(parseYaml(text));
+    return text === undefined ? null : withoutTokens(parseYaml(withoutCredentials(text)));
   } catch {
     return null;
   }

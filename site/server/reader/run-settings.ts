@@ -1,3 +1,4 @@
+import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
@@ -71,10 +72,11 @@ export class RunSettings {
 
 function settingsOf(text: string | undefined): Settings {
   if (text === undefined) return new Map();
-  const settings = flatSettings(text);
+  const shown = withoutCredentials(text);
+  const settings = flatSettings(shown);
   if (settings) return settings;
   try {
-    return new Map(flattened(parseYaml(text)));
+    return new Map(flattened(parseYaml(shown)));
   } catch {
     return new Map();
   }

@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
 import {
@@ -363,7 +364,7 @@ function thinned(points: readonly ValidationPoint[]): readonly ValidationPoint[]
 function note(value: unknown): RunNote | null {
   const given = value as { readonly time?: unknown; readonly text?: unknown } | null | undefined;
   return typeof given === 'object' && given !== null
-    ? { time: text(given.time), text: text(given.text, 4000) }
+    ? { time: text(given.time), text: withoutCredentials(text(given.text, 4000)) }
     : null;
 }
 
