@@ -27,9 +27,9 @@ export const household: BoardKind<HouseholdState> = {
     return html`<div class="board-panel household">
       <p class="question">${given ?? `${task.type.replaceAll('_', ' ')}: ${task.thing}, ${task.receptacle}`}</p>
       <p class="row">
-        <span><span class="label">Room</span> ${room}</span>
-        <span><span class="label">At</span> ${at ?? 'the middle of the room'}</span>
-        <span><span class="label">In hand</span> ${carries ?? 'nothing'}</span>
+        <span><span class="fine">Room</span> ${room}</span>
+        <span><span class="fine">At</span> ${at ?? 'the middle of the room'}</span>
+        <span><span class="fine">In hand</span> ${carries ?? 'nothing'}</span>
       </p>
       <ul class="row" aria-label="Furniture">
         ${receptacles.map(receptacle => html`<li key=${receptacle.name}>${furniture(receptacle, at === receptacle.name, admissible, context.act)}</li>`)}
@@ -53,8 +53,8 @@ function furniture(
       ${open ? html`<path fill="none" stroke="currentColor" stroke-width="1.6" d="M4 8 7 4h10l3 4" />` : html`<path fill="none" stroke="currentColor" stroke-width="1.6" d="M4 12.5h16M11 15h2" />`}
     </svg>
     <span>${name}</span>
-    ${!open && html`<span class="label">closed</span>`}
-    ${isHere && html`<b class="label">you</b>`}
+    ${!open && html`<span class="fine">closed</span>`}
+    ${isHere && html`<b class="fine">you</b>`}
   `;
   return act && admissible.includes(action)
     ? html`<button type="button" class="small" onClick=${() => act(action)}><span class="visually-hidden">${GO_TO}</span>${body}</button>`

@@ -16,7 +16,7 @@ export function actionButtons(actions: readonly string[], { act }: Actor, prefix
     ${actions.map(action =>
       act
         ? html`<button key=${action} type="button" class="small" onClick=${() => act(action)}>${text(action)}</button>`
-        : html`<span key=${action} class="tag">${text(action)}</span>`,
+        : html`<span key=${action} class="chip">${text(action)}</span>`,
     )}
   </div>`;
 }

@@ -89,7 +89,7 @@ export const countdown: BoardKind<CountdownState> = {
   name: 'countdown',
   fits: state => has(state, 'nums', 'target', 'answer'),
   draw: ({ nums, target, answer }) => html`<div class="board-panel paper countdown">
-    <div class="row"><span class="label">Target</span><strong class="figure">${target}</strong></div>
+    <div class="row"><span class="fine">Target</span><strong class="figure">${target}</strong></div>
     ${cards(nums)}
     ${answer && html`<p class="outcome ${answer.value === target && answer.reward >= 1 ? 'good' : 'bad'}">${answer.text}${answer.value !== null && ` = ${answer.value}`}</p>`}
   </div>`,

@@ -45,7 +45,7 @@ export const shopPage: BoardKind<ShopState> = {
         <strong>WebShop</strong>
         ${act && page === 'search' && html`<${SearchBox} act=${act} />`}
       </div>
-      <p><span class="label">Wanted</span> ${state.instruction}</p>
+      <p><span class="fine">Wanted</span> ${state.instruction}</p>
       ${turns(shown, act)}
       ${page === 'results' && results(shown, act)}
       ${page === 'item' && item(shown, act)}
@@ -90,7 +90,7 @@ function turns({ segments, clickables }: ShopPage, act: Act): VNode | false {
   if (offered.length === 0) return false;
   return html`<div class="row">
     ${offered.map(turn => clickable(turn, act, { name: 'link' }))}
-    ${count && html`<span class="label">${count}</span>`}
+    ${count && html`<span class="fine">${count}</span>`}
   </div>`;
 }
 
@@ -109,7 +109,7 @@ function results({ segments, clickables }: ShopPage, act: Act): VNode {
         ${thumbnail(asin)}
         ${clickable(asin, act, { name: 'link product', label: title })}
         <b class="number">${price}</b>
-        <span class="label">${asin}</span>
+        <span class="fine">${asin}</span>
       </li>`,
     )}
   </ul>`;
@@ -136,14 +136,14 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
     else options.push({ name: segment, values: [] });
   }
   const rating = segments.find(segment => segment.startsWith('Rating: '))?.slice('Rating: '.length) ?? '';
-  return html`<div class="stack roomy shop-item">
+  return html`<div class="stack shop-item">
     ${thumbnail(where.asin ?? '')}
     <div class="stack">
       <h2>${title}</h2>
       <p><b class="number">${segments[price].slice('Price: '.length)}</b> ${stars(rating)}</p>
       ${options.map(
         ({ name, values }) => html`<div key=${name} class="row shop-option" role="group" aria-label=${name}>
-          <span class="label">${name}</span>
+          <span class="fine">${name}</span>
           ${values.map(value => {
             const isChosen = value !== plain(value);
             return act
@@ -162,7 +162,7 @@ function item({ where, segments, clickables }: ShopPage, act: Act): VNode {
 
 function stars(rating: string): VNode | false {
   const value = Number.parseFloat(rating);
-  if (Number.isNaN(value)) return html`<span class="label">Rating: ${rating}</span>`;
+  if (Number.isNaN(value)) return html`<span class="fine">Rating: ${rating}</span>`;
   const full = Math.round(value);
   return html`<span class="shop-stars" role="img" aria-label="Rating: ${rating}">${'★'.repeat(full)}${'☆'.repeat(Math.max(0, BEST_RATING - full))}</span>`;
 }
@@ -174,7 +174,7 @@ function detail({ where, segments, clickables }: ShopPage): VNode {
 
 function receipt({ segments, where }: ShopPage): VNode {
   const [thanks, title, price] = segments;
-  return html`<div class="stack roomy shop-item">
+  return html`<div class="stack shop-item">
     ${thumbnail(where.asin ?? '')}<p><strong>${thanks}</strong></p><p>${title} ${price}</p>
   </div>`;
 }

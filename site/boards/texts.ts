@@ -16,7 +16,7 @@ export const proof: BoardKind<ProofState> = {
   name: 'proof',
   fits: state => has(state, 'statement', 'tactics', 'feedback'),
   draw: ({ statement, tactics, feedback, goals = [] }) => html`<div class="board-panel paper proof">
-    <div class="tiles fit" style="--tile: 20rem">
+    <div class="tiles" style="--tile: 20rem">
     <pre>${[statement, ...tactics.map(tactic => `  ${tactic}`)].join('\n')}</pre>
     <div class="stack tight">${feedback && html`<p class="outcome ${feedback.status === 'rejected' ? 'bad' : 'good'}">${feedback.status}</p>`}
     ${feedback && feedback.messages.length > 0 && html`<pre class="goal" tabindex="0">${feedback.messages.join('\n')}</pre>`}

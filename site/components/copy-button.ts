@@ -36,6 +36,6 @@ export function CopyButton({ source, what }: CopyButtonProps) {
 /** A command, and a button that copies it. */
 export function Command({ text }: { readonly text: string }) {
   const code = useRef<HTMLElement>(null);
-  return html`<div class="command"><pre class="cut" title=${text}><code ref=${code}>${text}</code></pre>
+  return html`<div class="command"><pre class="cut grow" title=${text}><code ref=${code}>${text}</code></pre>
     <${CopyButton} source=${code} what="the command ${text}" /></div>`;
 }

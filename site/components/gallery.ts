@@ -3,7 +3,7 @@ import { SiteHeader } from './header.ts';
 import { html } from './html.ts';
 import { Menu } from './menu.ts';
 
-const SIZES = ['label', 'small', 'normal', 'large', 'head', 'title', 'figure', 'headline'];
+const SIZES = ['small', 'normal', 'large', 'title', 'figure', 'headline'];
 const TONES = ['good', 'bad', 'warn', 'live', 'even'];
 const COLORS = ['paper', 'surface', 'sunken', 'line', 'edge', 'ink', 'ink-soft', 'accent', 'accent-wash'];
 const CURVES = [1, 2, 3, 4, 5, 6, 7, 8].map(number => `curve-${number}`);
@@ -28,7 +28,7 @@ function Foundations() {
       ${SIZES.map(name => html`<p class="cut" key=${name} style=${{ fontSize: `var(--${name})`, maxWidth: 'none', lineHeight: 1.2 }}>80 % <code>${name}</code></p>`)}
       <p class="prose">Prose keeps to a measure that reads well, with <a href="#links">a link</a>, <code>code</code> and <kbd>K</kbd>.</p>
       <p class="hint">A hint says what a field is for.</p><p class="fine">Fine print stands next to something.</p>
-      <p class="label">a label</p><p class="figure">0.0731</p>
+      <p class="figure">0.0731</p>
     <//>
     <${Part} title="Colors"><ul class="tiles" style="--tile: 8.5rem">${COLORS.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>
     <${Part} title="Curves"><ul class="tiles" style="--tile: 8.5rem">${CURVES.map(name => html`<${Swatch} key=${name} name=${name} />`)}</ul><//>`;
@@ -56,9 +56,9 @@ function Controls() {
 
 function Verdicts() {
   return html`<${Part} title="Chips and tags">
-      <p class="row">${TONES.map(tone => html`<span key=${tone} class="chip ${tone}" data-sign="●">${tone}</span>`)}<span class="chip">no tone</span><span class="tag">a tag</span></p>
+      <p class="row">${TONES.map(tone => html`<span key=${tone} class="chip ${tone}" data-sign="●">${tone}</span>`)}<span class="chip">no tone</span><span class="chip">a tag</span></p>
       <p class="row"><span class="outcome good">✓ Reached the goal</span> <span class="outcome">✕ Fell into a hole</span></p>
-      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="label">value</span><span class="meter ${share < 0.5 ? 'down' : ''}" style=${{ '--from': share < 0.5 ? 0.4 : 0, '--share': share < 0.5 ? share / 2 : share }}></span></span>`)}
+      ${[0.2, 0.8].map(share => html`<span key=${share} class="row"><span class="fine">value</span><span class="meter ${share < 0.5 ? 'down' : ''}" style=${{ '--from': share < 0.5 ? 0.4 : 0, '--share': share < 0.5 ? share / 2 : share }}></span></span>`)}
     <//>
     <${Part} title="Notes">${TONES.map(
       tone =>
@@ -68,10 +68,7 @@ function Verdicts() {
 }
 
 function Contents() {
-  return html`<${Part} title="Cards"><ul class="tiles fit" style="--tile: 13rem">${[
-    'A card',
-    'A chosen one',
-  ].map(
+  return html`<${Part} title="Cards"><ul class="tiles" style="--tile: 13rem">${['A card', 'A chosen one'].map(
     (title, index) =>
       html`<li key=${title}><article class="card" aria-current=${index === 1 ? 'true' : undefined}><h3><a class="whole" href="#card">${title}</a></h3><p>Turn 3 of 100</p></article></li>`,
   )}</ul>
@@ -84,13 +81,13 @@ function Contents() {
       <tbody><tr><th scope="row">lake-1</th><td class="number"><b class="large">80 %</b></td></tr><tr><th scope="row">lake-2</th><td class="number">61 %</td></tr></tbody></table></div><//>
     <${Part} title="Code" wide><div class="command"><pre class="cut" tabindex="0">npm run trainer -- train configs/quickstart.yaml</pre><button type="button" class="quiet small">Copy</button></div>
       <pre tabindex="0">def step(action):\n    return observation, reward</pre><div class="code-box" tabindex="0" role="region" aria-label="Text">the same box for marked text</div><//>
-    <div class="stack roomy tiles wide" style="--tile: 25rem"><div class="stack tight"><p>close</p><p>together</p></div><div class="stack" style="--tile: 30rem"><p>further</p><p>apart</p></div></div>`;
+    <div class="stack tiles wide" style="--tile: 25rem"><div class="stack tight"><p>close</p><p>together</p></div><div class="stack" style="--tile: 30rem"><p>further</p><p>apart</p></div></div>`;
 }
 
 render(
   html`<a class="button primary visually-hidden skip" href="#main">Skip to the content</a>
     <${SiteHeader} server="../" />
-    <main id="main" class="stack roomy"><h1>Components</h1>
+    <main id="main" class="stack"><h1>Components</h1>
       <div class="tiles" style="--tile: 25rem"><${Foundations} /><${Controls} /><${Verdicts} /><${Contents} /></div></main>
     <footer class="page-foot fine">The footer of a page.</footer>`,
   document.body,

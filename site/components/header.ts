@@ -37,7 +37,7 @@ export function SiteHeader({ current, children, ...links }: SiteHeaderProps) {
   });
   return html`<header class="row page-head">
     <a class="brand" href=${pages[0]?.address ?? '#'}><${Mark} />ragen</a>
-    <nav aria-label="Site">
+    <nav class="tabs" aria-label="Site">
       ${pages.map(
         ({ page, address }) =>
           html`<a key=${page} href=${address} aria-current=${page === current ? 'page' : undefined}>${page}</a>`,

@@ -54,7 +54,7 @@ function ProgramPad({ environment, act, task }: PadProps & { readonly task: Prog
   if (isMissing)
     return html`<${TextPad} environment=${environment} max=${LONG_TEXT + 1} start=${text.current} act=${act} />`;
   return html`<form class="act several" onSubmit=${submit}>
-    <span class="label">Action</span>
+    <span class="fine">Action</span>
     <${CodeEditor} key=${starts} label="Action" start=${text.current} onText=${write} send=${send} onfail=${() => miss(true)} />
     <button type="submit" class="primary">Send</button>
   </form>

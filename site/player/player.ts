@@ -193,7 +193,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
   const failed = last.info.failed_tests;
   return html`<div class="note end-banner ${episodeStatus(last).tone}" role="group" aria-label="End of the episode">
     <div>
-      <p class="title headline">${headline}</p>
+      <p class="title large headline">${headline}</p>
       <p>${headline === result ? figures : `${result}. ${figures}`}</p>
       ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.slice(0, MAX_FAILED).join(', ')}${failed.length > MAX_FAILED ? ` and ${failed.length - MAX_FAILED} more` : ''}</p>`}
       ${means && html`<p class="fine">${means}</p>`}

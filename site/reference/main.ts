@@ -51,7 +51,7 @@ function Reference({ document }: { readonly document: OpenApi }) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = operationsOf(document).filter(({ path, operation }) => isFound(words, path, operation));
   const { title, version, description } = document.info;
-  return html`<div class="row"><h1>${title}</h1><span class="tag">${version}</span><a class="push" href="../openapi.json">OpenAPI document</a></div>
+  return html`<div class="row"><h1>${title}</h1><span class="chip">${version}</span><a class="push" href="../openapi.json">OpenAPI document</a></div>
     <${Text} text=${description} />
     <div class="row low"><label class="field grow"><span>Search operations</span><input type="search" value=${query} onInput=${(event: Event) => search((event.currentTarget as HTMLInputElement).value)} /></label>
       <label class="field"><span>Token, kept in this tab</span><input type="password" autocomplete="off" value=${token} onInput=${(event: Event) => useToken((event.currentTarget as HTMLInputElement).value.trim())} /></label></div>
@@ -76,7 +76,7 @@ const show = (content: unknown) =>
   render(
     html`<a class="button primary visually-hidden skip" href="#main">Skip to the content</a>
       <${SiteHeader} current="Docs" server="../" runs=${runs && `../${runs}`} />
-      <main id="main" class="stack roomy" tabindex="-1">${content}</main>`,
+      <main id="main" class="stack" tabindex="-1">${content}</main>`,
     document.body,
   );
 

@@ -87,7 +87,7 @@ function Opened({ document, path, method, operation, token, names, onName }: Ope
   const [[status, success]] = Object.entries(responses);
   const result = success.content?.[JSON_TYPE]?.schema;
   return html`${description && html`<${Text} text=${description} />`}
-    <div class="tiles fit" style="--tile: 30rem"><form class="stack" onSubmit=${send}>
+    <div class="tiles" style="--tile: 30rem"><form class="stack" onSubmit=${send}>
       ${parameters.map(parameter => html`<${ParameterField} key=${parameter.name} parameter=${parameter} value=${fieldValue(parameter)} onValue=${(value: string) => change(parameter, value)} />`)}
       ${bodies.length > 1 && html`<label class="field"><span>Example</span><select onChange=${(event: Event) => write(jsonText(bodies[(event.currentTarget as HTMLSelectElement).selectedIndex][1]))}>${bodies.map(([name]) => html`<option key=${name}>${name}</option>`)}</select></label>`}
       ${schema && html`<label class="field"><span>Body</span><textarea class="code" spellcheck=${false} value=${body} onInput=${(event: Event) => write((event.currentTarget as HTMLTextAreaElement).value)}></textarea></label>`}

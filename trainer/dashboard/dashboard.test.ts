@@ -196,7 +196,7 @@ t.test('a run with all diagnostics shows them, and an error stays in its panel',
   await page.locator('.plane circle').first().waitFor();
   t.equal(await page.getByRole('alert').count(), 1, 'the other panels are there');
   await page.getByRole('link', { name: 'Settings' }).click();
-  await page.locator('tbody td').first().waitFor();
+  await page.locator('.settings td').first().waitFor();
   t.equal(await page.getByRole('alert').count(), 0, 'and the other tabs');
   await page.getByRole('link', { name: 'Filter', exact: true }).click();
   await page.getByRole('alert').waitFor();
@@ -223,7 +223,7 @@ t.test('the keyboard alone finds a run and reads an episode', { skip }, async t 
   await page.getByText('Turn 2 of 3').waitFor();
   await page.keyboard.press('ArrowLeft');
   await page.getByText('Turn 1 of 3').waitFor();
-  const chosen = page.locator('.token-name .label');
+  const chosen = page.locator('.token-name .fine');
   await page.keyboard.press('ArrowDown');
   const first = await chosen.textContent();
   await page.locator('.sampled').focus();

@@ -39,7 +39,7 @@ export function EnvironmentsView({ client, address }: EnvironmentsViewProps) {
     };
   }, [address]);
   const rules = (envId: string) => client.run<Environment>('get_environment', { env_id: envId });
-  return html`<section class="stack roomy gallery" aria-labelledby="gallery-title">
+  return html`<section class="stack gallery" aria-labelledby="gallery-title">
     <h1 id="gallery-title" tabindex="-1">Environments</h1>
     <${ProblemNote} problem=${problem} />
     ${loaded ? html`<${Gallery} ...${loaded} rules=${rules} />` : problem === undefined && html`<p class="hint">Loading the environments …</p>`}
@@ -87,7 +87,7 @@ function EnvironmentCard({ environment, showcase, moving, rules }: CardProps) {
     </div>
     <h2>${title}</h2>
     <p class="fine"><code>${envId}</code></p>
-    <p class="row tight">${tags.map(tag => html`<span key=${tag} class="tag">${tag}</span>`)}</p>
+    <p class="row tight">${tags.map(tag => html`<span key=${tag} class="chip">${tag}</span>`)}</p>
     ${
       random &&
       best &&
@@ -118,7 +118,7 @@ function Replay({ showcase, moving }: { readonly showcase: Showcase; readonly mo
   }, [moving]);
   const frame = frames[moving ? Math.min(tick, frames.length - 1) : frames.length - 1];
   return html`<${Board} state=${frame.structured} text=${frame.text} />
-    <p class="label code cut">${frame.action ?? 'start'}</p>`;
+    <p class="fine code cut">${frame.action ?? 'start'}</p>`;
 }
 
 /** The rules, requested when they are expanded. */

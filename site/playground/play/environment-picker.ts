@@ -124,7 +124,7 @@ export function EnvironmentPicker({ list, current }: PickerProps) {
     <nav aria-label="Environments"><ul ref=${links} class="environments">${shown?.map(
       ({ env_id: envId, title }) => html`<li key=${envId}>
         <a href=${formatAddress({ view: 'play', envId })} data-env=${envId} aria-current=${envId === current ? 'page' : undefined}>
-          <span class="title">${title}</span><span class="label code">${envId}</span></a>
+          <span class="title">${title}</span><span class="fine code">${envId}</span></a>
       </li>`,
     )}</ul></nav>
   </details>`;

@@ -52,7 +52,7 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
   return html`<div class="stack play-view">
     <${EpisodeView} session=${session} state=${state} />
     <${EnvironmentPicker} list=${list} current=${state.envId} />
-    <div class="stack roomy side">
+    <div class="stack side">
       <${RequestLog} client=${client} />
       <${Steps} client=${client} episode=${state.episode} />
     </div>

@@ -30,13 +30,13 @@ export function RegisterView({ client, registrar, address }: RegisterViewProps) 
     void begin();
   }, [address]);
   return html`<div class="stack columns register-view">
-    <section class="stack roomy editor" aria-labelledby="register-title">
+    <section class="stack editor" aria-labelledby="register-title">
       <h1 id="register-title" tabindex="-1">Register an environment</h1>
       <p class="prose">Write down a table of states or a script, or start from another kind. The server plays it before it accepts it; then anybody may play it under its id.</p>
       <${Examples} registrar=${registrar} />
       <${Editor} registrar=${registrar} />
     </section>
-    <div class="stack roomy side">
+    <div class="stack side">
       <${Report} registrar=${registrar} />
       <${RequestLog} client=${client} />
     </div>
@@ -77,8 +77,8 @@ function Editor({ registrar }: RegistrarProps) {
     ask(!isAsking);
     if (isAsking) void registrar.remove(envId.trim());
   };
-  return html`<form class="stack roomy" onSubmit=${submit}>
-    <div class="stack roomy definition-editor">
+  return html`<form class="stack" onSubmit=${submit}>
+    <div class="stack definition-editor">
       <div class="field"><label for=${id}>Environment id</label>
         <div class="pair"><input id=${id} type="text" class="code grow" spellcheck=${false} autocomplete="off" value=${envId}
           data-field="id" onInput=${(event: Event) => registrar.write({ envId: textOf(event) })} />

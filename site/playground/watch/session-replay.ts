@@ -181,7 +181,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
     : record && `${shown} of ${last}: ${formatValue(named)}, reward ${formatNumber(record.reward ?? 0)}`;
   const button = (text: string, to: number) =>
     html`<button type="button" onClick=${() => choose(to)}>${text}</button>`;
-  return html`<section class="stack roomy replay" aria-label="Session">
+  return html`<section class="stack replay" aria-label="Session">
     <p><a href=${formatAddress({ view: 'watch' })}>← All sessions</a></p>
     <h1 tabindex="-1">${environment?.title ?? 'Session'}</h1>
     <p class="fine">${environment && html`<code>${environment.env_id}</code> session <code>${sessionId}</code>`}</p>
@@ -202,7 +202,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
           ${record && html`<a class="button primary" href=${formatAddress(carriedOver(session!, records.slice(1, shown + 1)))}>Play on from here</a>`}
         </div>
       </div>
-      <div class="stack roomy side">
+      <div class="stack side">
         <section class="panel" aria-label="Action"><h2>Action</h2>
           <pre tabindex="0" role="region" aria-label="Action in full">${isStart ? 'The start.' : named !== undefined && formatValue(named, 2)}</pre></section>
         <section class="panel" aria-labelledby="replay-steps">

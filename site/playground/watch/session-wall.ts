@@ -130,9 +130,9 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
     <input id="${id}-${name}" type="search" autocomplete="off" value=${filter[name]}
       onInput=${(event: Event) => change({ [name]: textOf(event) }, PAUSE_MS)} /></span>`;
   const isListed = filter.env === '' || environments.some(({ env_id }) => env_id === filter.env);
-  return html`<section class="stack roomy wall" aria-labelledby="wall-title">
+  return html`<section class="stack wall" aria-labelledby="wall-title">
     <h1 id="wall-title" tabindex="-1">Sessions</h1>
-    <form class="row start" role="search" aria-label="Sessions" onSubmit=${(event: Event) => event.preventDefault()}>
+    <form class="row" role="search" aria-label="Sessions" onSubmit=${(event: Event) => event.preventDefault()}>
       <span class="pair"><label for="${id}-env">Environment</label>
         <select id="${id}-env" value=${filter.env} onChange=${(event: Event) => change({ env: textOf(event) })}>
           <option value="">all</option>
@@ -212,13 +212,13 @@ function Card({ card, action, ends }: CardProps) {
     <h2><a class="whole" href=${formatAddress({ view: 'watch', sessionId: id })}>${envId}</a></h2>
     <p><span class=${`chip ${status.tone}`}>${status.text}</span></p>
     <dl class="row">
-      <div class="pair"><dt class="label">Turn</dt><dd>${step} of ${card.max_episode_steps}</dd></div>
-      <div class="pair"><dt class="label">Return</dt><dd>${formatNumber(card.return)}</dd></div>
+      <div class="pair"><dt class="fine">Turn</dt><dd>${step} of ${card.max_episode_steps}</dd></div>
+      <div class="pair"><dt class="fine">Return</dt><dd>${formatNumber(card.return)}</dd></div>
     </dl>
-    <p class="label code cut card-action" title=${action === undefined ? '' : formatValue(action)}>
+    <p class="fine code cut card-action" title=${action === undefined ? '' : formatValue(action)}>
       ${action === undefined ? 'no action yet' : formatValue(action)}
     </p>
-    ${group && html`<p class="label code cut">group ${group}</p>`}
+    ${group && html`<p class="fine code cut">group ${group}</p>`}
   </article>`;
 }
 

@@ -86,7 +86,7 @@ export function BranchLane({ branch, close, server }: LaneProps) {
   const link = episode && `${server}#/watch/${encodeURIComponent(episode.session.session_id)}`;
   return html`<section ref=${place} class="panel branch" aria-label="Branch" onKeyDown=${press}>
     <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : `the ${by} player`}</h2>
-      <span class="label" role="status">${standing}, return from here ${short(totalReward({ moves }))}</span>
+      <span class="fine" role="status">${standing}, return from here ${short(totalReward({ moves }))}</span>
       <span class="row tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
     <ol class="row branch-actions">${moves.map(({ action, reward }, i) => {
       const name = formatValue(namedAction(episode!.environment, action));

@@ -55,7 +55,7 @@ export function BranchControls({ state, turn }: { readonly state: BranchState; r
   if (!available) return null;
   const references = branch?.session.store.state.environment?.references.map(({ name }) => name);
   return html`<div class="row" role="group" aria-label="Branch here">
-    <span class="label">Branch from before turn ${turn + 1}, play on by</span>
+    <span class="fine">Branch from before turn ${turn + 1}, play on by</span>
     <span class="row tight">${['hand', ...(references ?? ['optimal'])].map(
       way =>
         html`<button key=${way} type="button" class="small" disabled=${busy} aria-keyshortcuts=${way === 'hand' ? 'b' : undefined} onClick=${() => open(turn, way)}>${way}</button>`,

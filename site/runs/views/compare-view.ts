@@ -45,7 +45,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const pick = (chosen: readonly string[]) =>
     choose({ runs: listText(chosen.slice(0, MAX_RUNS)), first: '', second: '' }, true);
   if (ids.length < 2) {
-    return html`<div class="stack roomy"><${PageTitle} view="compare" />
+    return html`<div class="stack"><${PageTitle} view="compare" />
       <${Panel} title="Choose two runs or more"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>`;
   }
   const different = differingKeys(runs);
@@ -55,11 +55,11 @@ export function CompareView({ address }: { readonly address: Address }) {
   const known = [...new Set(runs.flatMap(({ detail }) => detail.metrics))].sort();
   const axes = knownAxes(known.filter(name => runs.every(({ detail }) => detail.metrics.includes(name))));
   const bands = groups.some(({ members }) => members.length > 1);
-  return html`<div class="stack roomy">
+  return html`<div class="stack">
     <${PageTitle} view="compare" />
     <div class="row run-controls">
       <div class="row grow outcomes">${ids.map(
-        id => html`<span class="tag" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
+        id => html`<span class="chip" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
         <button type="button" class="quiet small" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
       )}</div>
       <${Menu} label="Add runs"><${RunPicker} chosen=${ids} onChange=${pick} /><//>

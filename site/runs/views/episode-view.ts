@@ -34,7 +34,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
   const isKnown = value !== undefined && (all ?? noGroup) !== undefined;
   const current = value?.file === file && value.index === Number(index);
   // The previous episode stays until the next one is loaded, so that nothing jumps and no key is lost.
-  return html`<div class="stack roomy episode" aria-busy=${value && !current ? 'true' : undefined}>
+  return html`<div class="stack episode" aria-busy=${value && !current ? 'true' : undefined}>
     <${Status} error=${error} loading=${!isKnown && !error} />
     ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
@@ -95,7 +95,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const mark = successMark(episode.success);
   return html`<div class="row">
       <nav class="fine grow" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
-      <span class="label">Episode ${index + 1} of ${count}</span>
+      <span class="fine">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
       <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
@@ -113,7 +113,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
         onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} meanings=${meanings} />`}
-    <p class="label keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
+    <p class="fine keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
     <div class="bar thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
       <strong>Turn ${turn + 1}/${turns.length}</strong>
       <button type="button" aria-label="Turn after" disabled=${turn === last} onClick=${() => go(turn + 1)}>→</button></div>`;
@@ -210,10 +210,10 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
       const { value, advantage } = numbers[i];
       const names = actionNames(one);
       return html`<button key=${i} type="button" class="card turn-cell" aria-pressed=${i === turn} onClick=${() => onTurn(i)}>
-        <span class="row apart"><strong>Turn ${i + 1}</strong><span class="label">${episode.return === null ? '' : `reward ${short(one.reward)}`}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
+        <span class="row apart"><strong>Turn ${i + 1}</strong><span class="fine">${episode.return === null ? '' : `reward ${short(one.reward)}`}${one.penalty < 0 ? `, penalty ${short(one.penalty)}` : ''}</span></span>
         ${
           one.rewards &&
-          html`<span class="label">${Object.entries(one.rewards)
+          html`<span class="fine">${Object.entries(one.rewards)
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
@@ -238,7 +238,7 @@ interface MeterProps {
 function Meter({ name, text, share, middle }: MeterProps) {
   const length = Math.min(1, Math.abs(share)) / (middle ? 2 : 1);
   const from = middle ? 0.5 - (share < 0 ? length : 0) : 0;
-  return html`<span class="row tight turn-number"><span class="label">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'}" style=${{ '--from': from.toFixed(3), '--share': length.toFixed(3) }}></span></span>`;
+  return html`<span class="row tight turn-number"><span class="fine">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'}" style=${{ '--from': from.toFixed(3), '--share': length.toFixed(3) }}></span></span>`;
 }
 
 interface GroupProps {
@@ -256,13 +256,13 @@ function GroupMembers({ group, index, link, meanings }: GroupProps) {
   const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
   return html`<section class="stack" aria-label="Group">
     <div class="panel-head"><h2>Group ${group_id}: the same ${seed === null ? 'prompt' : 'level'}, ${counted(group.length, 'try', 'tries')}${isKnown ? `, ${won} succeeded` : ''}</h2>
-      <span class="label">${levelOf(group[0])}${filter ? ` · spread of returns ${short(isAlike(filter.std) ? 0 : filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
+      <span class="fine">${levelOf(group[0])}${filter ? ` · spread of returns ${short(isAlike(filter.std) ? 0 : filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
     <ul class="strip tries">${group.map(
       (
         one,
         i,
       ) => html`<li key=${one.index}><a class="card try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="row apart"><strong>${i + 1}</strong><span class="label">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span></span>
+        <span class="row apart"><strong>${i + 1}</strong><span class="fine">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span></span>
         <span class="outcome cut" title=${episodeEnd(one, meanings).text}>${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span>
         ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
       </a></li>`,

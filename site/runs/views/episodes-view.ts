@@ -37,10 +37,10 @@ export function EpisodesView({ store, address }: RunViewProps) {
   if (!file)
     return html`<p class="panel">No trajectories yet. Training writes them every <code>tracking.trajectories_every</code> steps, and 20 of every validation.</p>`;
   // Rendered together: parts that come later would move the page.
-  if (!episodes && !error) return html`<div class="stack roomy episodes" aria-busy="true"></div>`;
+  if (!episodes && !error) return html`<div class="stack episodes" aria-busy="true"></div>`;
   const shown = filtered(episodes ?? [], query);
   const groups = grouped(shown);
-  return html`<div class="stack roomy episodes">
+  return html`<div class="stack episodes">
     <${Filters} files=${files} file=${file} episodes=${episodes ?? []} query=${query} ends=${ends} />
     <${Search} store=${store} file=${file} query=${query} />
     <${Status} error=${error} />
@@ -123,7 +123,7 @@ interface MembersProps {
 
 /** Episodes next to one another. */
 function Members({ id, file, members, named, ends }: MembersProps) {
-  return html`<ul class="tiles fit members" style="--tile: 7.5rem">${members.map(
+  return html`<ul class="tiles members" style="--tile: 7.5rem">${members.map(
     episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
       ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}

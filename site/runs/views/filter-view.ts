@@ -44,12 +44,12 @@ export function FilterView({ store, address }: RunViewProps) {
   useMetrics(store, others[0]);
   useMetrics(store, others[1]);
   if ((!rows && !error) || !store.knows([...GROUPS, ...others.flat()]))
-    return html`<div class="tiles fit" style="--tile: 30rem" aria-busy="true"></div>`;
-  return html`<div class="tiles fit" style="--tile: 30rem">
+    return html`<div class="tiles" style="--tile: 30rem" aria-busy="true"></div>`;
+  return html`<div class="tiles" style="--tile: 30rem">
     <${Panel} title="Groups and the rollout filter" class="wide">
       <${Status} error=${error ?? unread} loading=${!rows && !error} />
       ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
-      <div class="tiles fit">
+      <div class="tiles">
       ${rows && rows.length > 0 && html`<div class="stack"><${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} /></div>`}
       ${
         rows?.some(({ groups }) => groups.some(({ size }) => size > 1)) &&
@@ -100,7 +100,7 @@ function Collapse({ store }: { readonly store: RunStore }) {
     return html`<${Panel} title="Collapse of the reasoning" class="wide"><p class="hint">Not measured: it takes <code>diagnostics.collapse.every</code> above 0 and a few responses that are not empty.</p><//>`;
   }
   return html`<${Panel} title="Collapse of the reasoning" class="wide">
-    <div class="tiles fit" style="--tile: 20rem">
+    <div class="tiles" style="--tile: 20rem">
       <${Plane} places=${places} regime=${store.last('collapse/regime')} />
       <div><${Dependence} store=${store} what="thought" of=${THOUGHTS} height=${160} /></div>
     </div>
@@ -113,7 +113,7 @@ function Actions({ store }: { readonly store: RunStore }) {
   return html`<${Panel} title="Do the actions depend on what the policy sees?" class="wide">
     <p>The policy does not think (<code>rollout.think</code>), so its first actions are measured in place of thoughts: they
       hold ${percent(share)} of the information in the prompt. Near ${percent(0)} it does the same for every prompt.</p>
-    <div class="tiles fit" style="--tile: 20rem"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
+    <div class="tiles" style="--tile: 20rem"><${Dependence} store=${store} what="action" of=${ACTIONS} height=${200} /></div>
   <//>`;
 }
 

@@ -28,7 +28,7 @@ export function LeaderboardView() {
     return () => clearTimeout(timer);
   }, [signed, isWaiting]);
   const isLoading = !(rows && signed) && !error && !signedError;
-  return html`<div class="stack roomy">
+  return html`<div class="stack">
     <${PageTitle} view="leaderboard" />
     <${Status} error=${error ?? signedError} loading=${isLoading} />
     ${rows && signed && (signed.group ? html`<${Group} rows=${rows} signed=${signed} />` : html`<${Own} rows=${rows} />`)}

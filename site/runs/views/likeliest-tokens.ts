@@ -48,8 +48,8 @@ export function LikeliestTokens({ sample, at, texts }: LikeliestProps) {
   return html`<ol class="likeliest" aria-label="Likeliest tokens">
     ${shown.map(
       ({ id, share }) => html`<li key=${id} aria-current=${id === sampled ? 'true' : undefined}>
-        <div class="row apart"><code>${withLineEnds(textOf(texts, id))}${id === sampled ? html` <span class="label">sampled</span>` : null}</code><span class="number">${percent(share)}</span></div>${bar(share)}</li>`,
+        <div class="row apart"><code>${withLineEnds(textOf(texts, id))}${id === sampled ? html` <span class="fine">sampled</span>` : null}</code><span class="number">${percent(share)}</span></div>${bar(share)}</li>`,
     )}
-    <li><div class="row apart"><span class="label">all others</span><span class="number">${percent(rest)}</span></div>${bar(rest)}</li>
+    <li><div class="row apart"><span class="fine">all others</span><span class="number">${percent(rest)}</span></div>${bar(rest)}</li>
   </ol>`;
 }

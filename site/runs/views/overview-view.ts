@@ -54,15 +54,15 @@ export function OverviewView({ store, address }: RunViewProps) {
   const unread = useMetrics(store, names);
   const { trainer } = useSource().site;
   // Rendered together: parts that come later would move the page.
-  if (!store.knows(names)) return html`<div class="stack roomy overview" aria-busy="true"></div>`;
+  if (!store.knows(names)) return html`<div class="tiles overview" aria-busy="true"></div>`;
   const resume = `${trainer} train --resume ${folder}`;
   const cards = healthCards(row, name => store.series(name), groupSize, Date.now(), resume);
   const view = chartViewOf(address.query);
   const shown = SMALL.filter(({ name }) => store.series(name).x.length > 0);
-  return html`<div class="stack roomy overview">
+  return html`<div class="tiles overview" style="--tile: 32rem">
     <${Status} error=${unread} />
     <${Headline} store=${store} view=${view} />
-    <div class="stack roomy side">
+    <div class="stack side">
       <${Panel} title="Is training healthy?">
         ${cards.length === 0 && html`<p class="hint">Nothing to say yet: the first step or validation is still in progress.</p>`}
         ${cards.map(

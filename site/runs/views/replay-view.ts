@@ -42,7 +42,7 @@ export function ReplayView({ store, address }: RunViewProps) {
   const turn = Math.min(most, Number(address.query.turn ?? most));
   if (!last) return html`<p class="panel">No validation yet: its first episodes appear here.</p>`;
   const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) }, true);
-  return html`<div class="stack roomy">
+  return html`<div class="stack">
     <${Status} error=${error} loading=${!levels && !error} />
     ${
       level &&

@@ -42,7 +42,7 @@ export function Rollouts({ store, query }: RolloutsProps) {
   });
   const failed = formatAddress({ view: 'episodes', run: store.id, query: { file, success: 'no' } });
   const failures = value.filter(({ success }) => success === false).length;
-  return html`<section class="wide tiles fit rollouts" style="--tile: 25rem" aria-label="Rollouts">
+  return html`<section class="wide tiles rollouts" style="--tile: 25rem" aria-label="Rollouts">
     <div>
       <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2>
       <${Bars} bins=${bins} chosen=${chosen} />
@@ -69,7 +69,7 @@ function Bars({ bins, chosen }: { readonly bins: readonly Bin[]; readonly chosen
   return html`<div class="strip low bars" role="group" aria-label="Returns">${bins.map(
     bin => html`<button key=${bin.low} type="button" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
       ><span>${bin.count}</span> <span class="visually-hidden">${bin.count === 1 ? 'episode' : 'episodes'} with return</span>
-      <i style=${{ '--share': bin.count / most }}></i> <span class="label">${rangeText(bin)}</span></button>`,
+      <i style=${{ '--share': bin.count / most }}></i> <span class="fine">${rangeText(bin)}</span></button>`,
   )}</div>`;
 }
 

@@ -4,7 +4,7 @@ import { useRun } from '../data/hooks.ts';
 import { percent } from '../format.ts';
 import { useKeys } from './keys.ts';
 import { type Load, useLazy } from './lazy.ts';
-import { openCompare, progressOf, StateChip, Status } from './parts.ts';
+import { openCompare, StateChip, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
 const NAMES: { readonly [view in RunView]: string } = {
@@ -43,9 +43,9 @@ export function RunPages({ address }: { readonly address: Address }) {
     ${detail && View && html`<${View} store=${store} address=${address} />`}`;
   useKeys({ c: () => !isForeign && openCompare([address.run!]) });
   // An episode's page omits the run's title, because it needs the height.
-  if (view === 'episode') return html`<div class="stack roomy">${pages}</div>`;
+  if (view === 'episode') return html`<div class="stack">${pages}</div>`;
   const last = row?.validations.at(-1);
-  return html`<div class="stack roomy">
+  return html`<div class="stack">
     <div class="run-bar">
       <h1 class="cut large" title=${address.run}>${address.run}</h1>
       ${row && (isForeign ? html`<span class="chip">${row.run.format}</span>` : html`<${StateChip} row=${row} />`)}
@@ -56,7 +56,6 @@ export function RunPages({ address }: { readonly address: Address }) {
             aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,
         )}
       </nav>
-      ${row && !isForeign && html`<span class="fine push progress" role="status">${progressOf(row)}</span>`}
     </div>
     ${pages}
   </div>`;

@@ -112,7 +112,7 @@ function success({ validations, run }: RunRow) {
   const last = validations.at(-1);
   if (!last) return '–';
   const { random = null, optimum = null } = run.tags.length === 1 ? run.tags[0] : {};
-  return html`<span class="success-cell"><b>${percent(last.success)}</b><${SuccessBar} last=${last} random=${random} optimum=${optimum} /></span>`;
+  return html`<span class="success-cell"><b class="large">${percent(last.success)}</b><${SuccessBar} last=${last} random=${random} optimum=${optimum} /></span>`;
 }
 
 function gain({ validations }: RunRow) {

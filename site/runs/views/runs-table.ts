@@ -109,10 +109,10 @@ interface RowProps {
 
 function Row({ row, now, columns, ticked, onTick }: RowProps) {
   const { tags = [], note = '' } = row.annotations ?? {};
-  return html`<tr class=${ticked ? 'ticked' : ''}>
+  return html`<tr>
     <td><input type="checkbox" checked=${ticked} aria-label=${`Compare ${row.id}`} onChange=${() => onTick(row)} /></td>
     <td class="cut name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a>
-      ${tags.map(tag => html` <span class="tag" key=${tag}>${tag}</span>`)}
+      ${tags.map(tag => html` <span class="chip" key=${tag}>${tag}</span>`)}
       ${note !== '' && html`<span class="fine cut note-text" title=${note}>${note}</span>`}
       <span class="on-phone"><${StateChip} row=${row} /> <span class="fine">${row.run.tags.map(({ tag }) => tag).join(', ')}</span></span></td>
     ${columns.map(({ id, isNumber, cell }) => html`<td key=${id} class="${isNumber ? 'number' : ''} column-${id.replace(/[^\w-]/g, '-')}">${cell(row, now)}</td>`)}

@@ -65,7 +65,7 @@ export function RunsView({ address }: { readonly address: Address }) {
   const enter = (event: KeyboardEvent) => {
     if (event.key === 'Enter') document.querySelector<HTMLElement>('.run-table .name a')?.focus();
   };
-  return html`<div class="stack roomy">
+  return html`<div class="stack">
     <${PageTitle} view="runs">
       <label class="search grow"><span class="visually-hidden">Search runs</span>
         <input type="search" aria-keyshortcuts="/" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}

@@ -39,7 +39,7 @@ export function SystemView({ store }: RunViewProps) {
   ];
   const unread = useMetrics(store, names);
   // Rendered together: parts that come later would move the page.
-  if (!store.knows(names)) return html`<div class="tiles fit" style="--tile: 30rem" aria-busy="true"></div>`;
+  if (!store.knows(names)) return html`<div class="tiles" style="--tile: 30rem" aria-busy="true"></div>`;
   const curves = (names: readonly string[]): Curve[] =>
     names
       .filter(name => store.series(name).x.length > 0)
@@ -49,7 +49,7 @@ export function SystemView({ store }: RunViewProps) {
     servers?: { url?: string; weight?: number }[];
     policy?: Record<string, unknown>;
   };
-  return html`<div class="tiles fit" style="--tile: 30rem">
+  return html`<div class="tiles" style="--tile: 30rem">
     <${Status} error=${unread} />
     <${Panel} title="Seconds of a step" class="wide">
       <${Chart} title="One on top of the other" stacked=${true} legend=${true} curves=${PARTS.map(part => ({ label: LABELS[part], ...store.series(`timing_s/${part}`) }))} />

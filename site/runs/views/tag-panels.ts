@@ -37,7 +37,7 @@ export function TagPanels({ store, view }: PanelsProps) {
           ];
     }),
   );
-  return panels.length === 0 ? null : html`<div class="wide tiles fit" style="--tile: 20rem">${panels}</div>`;
+  return panels.length === 0 ? null : html`<div class="wide tiles" style="--tile: 20rem">${panels}</div>`;
 }
 
 interface Table {
@@ -89,7 +89,7 @@ function TagPanel({ store, view, tag, part, rows, first, last }: TagPanelProps) 
   const weights = isEnd ? undefined : weightsIn(config);
   const at = positionsOn(view.axis, store);
   const curves = rows.map(({ name, points, color }) => ({ label: labelOf(name), color, ...points, at }));
-  return html`<section class="panel tiles fit" style="--tile: 20rem" aria-label=${title}>
+  return html`<section class="panel tiles" style="--tile: 20rem" aria-label=${title}>
     <${Chart} title=${title} height=${SMALL_HEIGHT} format=${format} range=${isEnd ? [0, 1] : undefined} view=${view} curves=${curves} />
     <div><table>
       <thead><tr><th scope="col">${isEnd ? 'End' : 'Component'}</th>${weights && html`<th scope="col" class="number">Weight</th>`}

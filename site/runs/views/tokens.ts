@@ -210,8 +210,8 @@ export function TokenPanel({ sample, range: [start, end], texts, at, turn }: Tok
     rows.push(['reference likely', probability(reference)]);
     rows.push(['KL to the reference', short(referenceKl(sample.log_probs[at], reference))]);
   }
-  return html`<p class="row apart token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="label">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
-    ${trained ? html`<p><strong class="figure">${probability(sample.log_probs[at])}</strong> <span class="label">likely when it was sampled</span></p>` : html`<p class="fine">Not trained on: the loss mask leaves it out.</p>`}
+  return html`<p class="row apart token-name"><code>${withLineEnds(textOf(texts, sample.token_ids[at]))}</code><span class="fine">token ${at - start + 1} of ${end - start}, turn ${turn + 1}</span></p>
+    ${trained ? html`<p><strong class="figure">${probability(sample.log_probs[at])}</strong> <span class="fine">likely when it was sampled</span></p>` : html`<p class="fine">Not trained on: the loss mask leaves it out.</p>`}
     <${LikeliestTokens} sample=${sample} at=${at} texts=${texts} />
     <dl class="facts" style="--tile: 8.5rem">${rows.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd class="number">${value}</dd></div>`)}
       <div><dt>token id</dt><dd class="number">${sample.token_ids[at]}</dd></div></dl>`;

@@ -56,25 +56,25 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
     isForeign ||
     [promptText, turn.llm_raw_response].some(text => text.split('\n').some(line => line.length > LONG_LINE));
   const states = statesOf(episode, at);
-  return html`<div class="stack roomy turn-row">
+  return html`<div class="stack turn-row">
     <section class="panel turn ${long ? 'long' : ''}" aria-label="Turn ${at + 1}">
       <div class="stack turn-boards ${long ? 'wide' : ''}">
-        <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="label">${counted(turn.actions_left, 'action')} left before</span>`}</div>
+        <div class="panel-head"><h2><span role="status">Turn ${at + 1} of ${episode.turns.length}</span></h2>${!isForeign && html`<span class="fine">${counted(turn.actions_left, 'action')} left before</span>`}</div>
         ${
           !isForeign &&
           html`<ol class="stack states" style=${{ '--states': states.length }}>${states.map(
             (state, i) => html`<li key=${i}><${Board} state=${state.structured} text=${state.text} />
-            <p class="state-caption">${i === 0 ? 'Before' : html`<${Arrow} name=${state.caption!} />${state.caption}`}${state.slipped && html` <span class="slipped">${state.slipped}</span>`}</p></li>`,
+            <p class="state-caption">${i === 0 ? 'Before' : html`<${Arrow} name=${state.caption!} />${state.caption}`}${state.slipped && html` <span class="outcome warn">${state.slipped}</span>`}</p></li>`,
           )}</ol>
         <${BranchControls} state=${branch} turn=${at} />`
         }
       </div>
       <div class="stack">
-        <div class="panel-head"><h2>Prompt</h2><span class="label">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
+        <div class="panel-head"><h2>Prompt</h2><span class="fine">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
         ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
       </div>
       <div class="stack">
-        <div class="panel-head"><h2>Response</h2><span class="label">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
+        <div class="panel-head"><h2>Response</h2><span class="fine">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
         ${
           known
             ? html`<${SampledTokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} chosen=${token} onChoose=${onToken} />`
@@ -90,7 +90,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
       ${
         tint &&
         html`<${Select} label="Tokens tinted by" value=${tint} options=${tints.map(name => [name, name] as const)} onChange=${onTint} />
-      <p class="scale"><span class="label">${SCALES[tint][0]}</span><span class="ramp" style=${{ '--ramp': isSigned(tint) ? RAMPS.signed : RAMPS.amount }}></span><span class="label">${SCALES[tint][1]}</span></p>`
+      <p class="row tight"><span class="fine">${SCALES[tint][0]}</span><span class="meter ramp" style=${{ '--ramp': isSigned(tint) ? RAMPS.signed : RAMPS.amount }}></span><span class="fine">${SCALES[tint][1]}</span></p>`
       }
       <${TokenPanel} sample=${sample} range=${turn.tokens} texts=${texts} at=${token} turn=${at} />
     </aside>`
