@@ -106,3 +106,20 @@ t.test(
     await t.rejects(futures.read(id, reader.owner, 60_000, never), { status: 410, message: /was dropped/ });
   },
 );
+
+t.test('an error does not say where the folders of the server are', async t => {
+  const futures = new Futures<typeof owner>(['/srv/base', '/srv/saved']);
+  const fail = (number: number, error: Error) =>
+    read(
+      futures,
+      futures.submit(owner, of(number), () => Promise.reject(error)),
+    );
+  t.same(await fail(1, new RangeError('/srv/base/model.safetensors: x has shape [1]')), {
+    error: 'base/model.safetensors: x has shape [1]',
+    category: 'user',
+  });
+  t.same(await fail(2, new Error("ENOSPC: no space left on device, write '/srv/saved/a/b'")), {
+    error: "ENOSPC: no space left on device, write 'saved/a/b'",
+    category: 'server',
+  });
+});

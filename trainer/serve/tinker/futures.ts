@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { basename } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ApiError, badRequest } from '../openai/errors.ts';
 
@@ -52,6 +53,12 @@ export class Futures<Session extends Reader> {
   /** Results by share, the oldest first. */
   readonly #results = new Map<string, { bytes: number; readonly ids: Set<string> }>();
   #keptBytes = 0;
+  readonly #folders: readonly string[];
+
+  /** @param folders of the server, absolute: replies do not say where they are */
+  constructor(folders: readonly string[] = []) {
+    this.#folders = folders;
+  }
 
   /**
    * Starts an operation, unless it was submitted before, and keeps its result.
@@ -68,7 +75,7 @@ export class Futures<Session extends Reader> {
       const fault = `${unread} results of this session wait to be read`;
       throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
-    const settled = work().catch(failureOf);
+    const settled = work().catch(error => failureOf(error, this.#folders));
     this.#unread.set(reader, unread + 1);
     const future = { reader, content, settled, deliveredAt: null, bytes: 0 };
     this.#futures.set(id, future);
@@ -144,7 +151,11 @@ export class Futures<Session extends Reader> {
 }
 
 /** The reply about a failed operation: the fault of its request, or of the server. */
-function failureOf(error: unknown): { readonly error: string; readonly category: 'user' | 'server' } {
+function failureOf(
+  error: unknown,
+  folders: readonly string[],
+): { readonly error: string; readonly category: 'user' | 'server' } {
   const { message, name, status = 500 } = error as ApiError;
-  return { error: message, category: USER_ERRORS.has(name) || status < 500 ? 'user' : 'server' };
+  const shown = folders.reduce((text, folder) => text.replaceAll(folder, basename(folder)), message);
+  return { error: shown, category: USER_ERRORS.has(name) || status < 500 ? 'user' : 'server' };
 }

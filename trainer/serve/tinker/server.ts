@@ -93,7 +93,7 @@ interface NewModel {
 export class TinkerServer {
   readonly name: string;
   readonly tokenizerFolder: string;
-  readonly futures = new Futures<TinkerSession>();
+  readonly futures: Futures<TinkerSession>;
   readonly losses = new LossProgram();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
@@ -116,6 +116,7 @@ export class TinkerServer {
     this.#options = options;
     this.tokenizerFolder = resolve(folder);
     this.name = name ?? this.tokenizerFolder;
+    this.futures = new Futures([this.tokenizerFolder, resolve(options.checkpoints)]);
     this.pollMs = pollMs;
     this.stopTokenIds = models.base.stopTokenIds;
     this.checkpoints = new Checkpoints(options.checkpoints, options.maxCheckpointMb * 2 ** 20, id =>
