@@ -62,3 +62,27 @@ t.test('trials are limited for each token and for all, stopped ones that still r
     /8 environments are being checked/,
   );
 });
+
+t.test('a slow check of a service has a hint about its connections, unless they are set', async t => {
+  const { context } = await workshopOf(t);
+  const service = await testService(t, ({ path }) => ({
+    body: { observation: path, reward: 0, terminated: path === '/step' },
+  }));
+  const definition = {
+    kind: 'remote',
+    protocol: 'webhook',
+    url: service.url,
+    title: 'One',
+    instruction: 'Go.',
+    action_space: { type: 'Discrete', names: ['Go', 'Stay'] },
+    example_action: 'Go',
+  };
+  const warnings = async (slowMs: number, more: object = {}) => {
+    const owned = { envId: 'me/One-v0', definition: { ...definition, ...more } as Definition, owner: 'me' };
+    const { report } = await new Trials(context, undefined, slowMs).tryOut('me', owned);
+    return (report.warnings ?? []).filter(warning => warning.includes('connection'));
+  };
+  t.match(await warnings(0), [/^the check took \d+ s: .* set "connections": 1 in its definition$/]);
+  t.same(await warnings(0, { connections: 1 }), []);
+  t.same(await warnings(Number.POSITIVE_INFINITY), []);
+});

@@ -5,6 +5,7 @@ import type { CheckReport } from '../../environments/core/checker/report.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
 import { type BuildContext, buildInSlices, learnFacts, type OwnedDefinition } from '../builder.ts';
+import type { Definition } from '../definitions/definition.ts';
 
 /** Trials load the whole server, so few run at a time, and one principal leaves room for others. */
 const MAX_TRIALS = 8;
@@ -22,6 +23,9 @@ const EXTENT: TrialExtent = { check: { budgetMs: 5000 }, totalMs: 30_000 };
 /** Fewer episodes for a service, which may be far away. */
 const REMOTE_EXTENT: TrialExtent = { check: { episodes: 2, steps: 10, budgetMs: 20_000 }, totalMs: 60_000 };
 
+/** A check of a service that takes longer may have waited until connections that the service does not serve were closed. */
+const SLOW_CHECK_MS = 10_000;
+
 /** An environment that passed. */
 export interface PassedTrial {
   readonly environment: AnyEnvironment;
@@ -35,11 +39,16 @@ export class Trials {
   /** Number of trials by principal. */
   readonly #running = new Map<string, number>();
   readonly #totalMs: number;
+  readonly #slowMs: number;
 
-  /** @param totalMs time limit of every trial, even where its kind allows more */
-  constructor(context: BuildContext, totalMs = Number.POSITIVE_INFINITY) {
+  /**
+   * @param totalMs time limit of every trial, even where its kind allows more
+   * @param slowMs time from which the check of a service has a hint
+   */
+  constructor(context: BuildContext, totalMs = Number.POSITIVE_INFINITY, slowMs = SLOW_CHECK_MS) {
     this.#context = context;
     this.#totalMs = totalMs;
+    this.#slowMs = slowMs;
   }
 
   /**
@@ -54,8 +63,10 @@ export class Trials {
       const facts = await learnFacts(owned, this.#context);
       const { environment, warnings } = await buildInSlices(owned, facts, this.#context);
       const base = definition.kind === 'composed' ? registry.get(definition.env_id) : undefined;
+      const begun = performance.now();
       const checked = await checkEnvironment(environment, extent.check);
-      const report = { ...checked, warnings: [...warnings, ...(checked.warnings ?? [])] };
+      const hints = this.#hints(definition, performance.now() - begun);
+      const report = { ...checked, warnings: [...warnings, ...(checked.warnings ?? []), ...hints] };
       if (!report.passed) throw checkFailed(report);
       if (base && registry.find(base.spec.id) !== base) {
         throw new Problem('environment_in_use', `${base.spec.id} changed meanwhile; try again`);
@@ -74,6 +85,15 @@ export class Trials {
     return this.#inTurn(principal, environment.spec.id, extent, () =>
       checkEnvironment(environment, extent.check),
     );
+  }
+
+  #hints(definition: Definition, ms: number): string[] {
+    const isOpen = definition.kind === 'remote' && definition.connections === undefined;
+    if (!isOpen || ms < this.#slowMs) return [];
+    const took = `the check took ${Math.round(ms / MS_PER_S)} s`;
+    return [
+      `${took}: for a service that serves one connection at a time set "connections": 1 in its definition`,
+    ];
   }
 
   /** A trial that takes too long is abandoned, and counts until everything it has begun is done. */
