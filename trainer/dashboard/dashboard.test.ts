@@ -84,6 +84,22 @@ t.test('the head of a run with a long name keeps its parts apart on a phone', { 
   }
 });
 
+t.test('a long table of runs keeps its columns on a phone, above and below', { skip }, async t => {
+  const root = t.testdir();
+  for (let seed = 0; seed < 60; seed++) writeSampleRun(root, `lake-${seed}`, { seed, steps: 1 });
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/`, { viewport: { width: 390, height: 844 } });
+  const name = page.locator('.run-table .name').first();
+  await name.waitFor();
+  t.notOk(await page.locator('.run-table thead button').first().isVisible(), 'a menu orders the runs');
+  const { x, width } = (await name.boundingBox())!;
+  t.ok(width > 150, `${width} px for the name`);
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await page.locator('.run-table tbody tr:first-child.space').waitFor({ state: 'attached' });
+  const below = (await name.boundingBox())!;
+  t.same([below.x, below.width], [x, width]);
+});
+
 t.test('no view moves what is there while it loads', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   for (const width of [390, 1280]) {

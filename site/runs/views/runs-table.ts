@@ -57,9 +57,9 @@ export function RunTable({ rows, count, range, onRange, columns, sort, ticked, o
   const start = Math.min(range[0], count - 1);
   const end = Math.min(range[1], count);
   const places = Array.from({ length: end - start }, (_, i) => start + i);
-  const width = columns.length + 2;
+  // Without a colspan: a phone's table would divide its width among columns that it does not show.
   const space = (height: number) =>
-    height > 0 && html`<tr aria-hidden="true" class="space"><td colspan=${width} height=${height}></td></tr>`;
+    height > 0 && html`<tr aria-hidden="true" class="space"><td height=${height}></td></tr>`;
   return html`<div ref=${place} class="scroll-x run-table" tabindex="0" role="region" aria-label="Table of runs">
     <table aria-rowcount=${count}>
       <thead><tr>
@@ -74,7 +74,7 @@ export function RunTable({ rows, count, range, onRange, columns, sort, ticked, o
           const row = rows.get(at);
           return row
             ? html`<${Row} key=${row.id} row=${row} now=${now} columns=${columns} ticked=${ticked.has(row.id)} onTick=${onTick} />`
-            : html`<tr key=${at} class="pending"><td></td><td colspan=${width - 1}>…</td></tr>`;
+            : html`<tr key=${at} class="pending"><td></td><td>…</td></tr>`;
         })}
         ${space((count - end) * rowHeight)}
       </tbody>
