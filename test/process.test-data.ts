@@ -10,7 +10,7 @@ import type { Body } from './app.test-data.ts';
 
 const MAIN = fileURLToPath(new URL('../env-server/main.ts', import.meta.url));
 
-/** Starts the program, perhaps by way of another command; it is killed after the test. */
+/** Starts the program, perhaps by way of another command; after the test it is killed, and writes nothing any more. */
 export function runServer(
   t: Test,
   args: string[],
@@ -19,7 +19,11 @@ export function runServer(
 ): ChildProcess {
   const [program, ...rest] = started([process.execPath, MAIN, ...args]);
   const child = spawn(program, rest, { env: { ...process.env, ...env } });
-  t.teardown(() => child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  t.teardown(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
   return child;
 }
 
