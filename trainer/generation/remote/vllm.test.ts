@@ -204,23 +204,24 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     await learner.publish(place(2));
     const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 100, stopTokenIds: [] };
     const append = [3, 4, 5, 6];
-    const responses = [10, 11, 12, 13].map(sequenceId =>
-      generator.generate({ sequenceId, append, sampling, seed: sequenceId }),
-    );
+    // Begun one after the other, so that some are in flight at the update however fast the machine is.
+    const responses = Array.from({ length: 24 }, async (_, i) => {
+      await pause(15 * i);
+      return generator.generate({ sequenceId: 10 + i, append, sampling, seed: 10 + i });
+    });
     await pause(200);
     await generator.publish(2, 'run-v2', place(2));
     const policies = new Map([
       [1, first],
       [2, learner],
     ]);
-    const seen = new Set<number>();
-    for (const { tokenIds, logProbs, versions } of await Promise.all(responses)) {
+    const ended = await Promise.all(responses);
+    for (const { tokenIds, logProbs, versions } of ended) {
       const lossMask = Uint8Array.from(
         [...append.map(() => 0), ...tokenIds].map((_, i) => +(i >= append.length)),
       );
       const sequence = { tokenIds: Int32Array.from([...append, ...tokenIds]), lossMask };
       for (const version of new Set(versions)) {
-        seen.add(version);
         const [score] = await policies.get(version)!.score([sequence], { temperature: 1 });
         const gaps = [...logProbs]
           .map((logProb, i) => Math.abs(logProb - score.logProbs[append.length + i]))
@@ -228,7 +229,8 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
         t.ok(Math.max(...gaps) < ROUNDING, `tokens of version ${version}: ${Math.max(...gaps)}`);
       }
     }
-    t.same([...seen].sort(), [1, 2], 'responses began under one version and ended under the next');
+    const both = ended.filter(({ versions }) => versions.includes(1) && versions.includes(2));
+    t.ok(both.length > 0, 'responses began under one version and ended under the next');
     await t.rejects(generator.publish(3, 'run-v3', join(folder, 'none')), /./);
     await generator.publish(4, 'run-v4', place(1));
     t.ok(
