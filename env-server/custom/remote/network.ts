@@ -98,6 +98,7 @@ export class RemoteNetwork {
 
   /** Ends all connections and requests in progress. */
   async close(): Promise<void> {
+    await this.#undici; // A request that still waits for it has its agent then.
     await Promise.all([...this.#agents.values()].map(agent => agent.destroy()));
   }
 }
