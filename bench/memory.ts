@@ -21,7 +21,6 @@ import { readShape, runSizes } from '../trainer/config/sizes.ts';
 import type { DecoderConfig } from '../trainer/models/config.ts';
 import { parseConfig } from '../trainer/models/config-json.ts';
 import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
-import { SHAPE } from './chat-model/model.ts';
 import { publishedConfig } from './compute/published.ts';
 import { writeRandomModel } from './compute/random-model.ts';
 import { configOf, shapeNamed } from './compute/shapes.ts';
@@ -30,6 +29,19 @@ import { positiveInteger, scriptFlags } from './flags.ts';
 const CHECKPOINT = fileURLToPath(new URL('./checkpoint.ts', import.meta.url));
 const PEFT_STEP = new URL('./memory/peft_step.py', import.meta.url);
 const GIGABYTE = 1e9;
+/** Qwen2's decoder with 2.0 million weights. */
+const SHAPE_2M = {
+  model_type: 'qwen2',
+  vocab_size: 512,
+  hidden_size: 192,
+  intermediate_size: 640,
+  num_hidden_layers: 4,
+  num_attention_heads: 6,
+  num_key_value_heads: 2,
+  max_position_embeddings: 2048,
+  rope_theta: 1e4,
+  tie_word_embeddings: true,
+};
 
 /** A model, how it is learned, and a group of sequences of it. */
 interface MemoryCase {
@@ -52,7 +64,7 @@ const CASES: readonly MemoryCase[] = [
   {
     name: '2M',
     what: 'all weights',
-    model: () => parseConfig(SHAPE),
+    model: () => parseConfig(SHAPE_2M),
     rank: null,
     quantization: null,
     recompute: false,

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { loadRunSettings } from '../../trainer/config/load.ts';
-import { chatModelPage, type StoryData } from '../chat-model/page.ts';
 import type { Claim } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
@@ -205,10 +204,4 @@ t.test('pages of claims wrap at 120 columns, and an index lists all pages', asyn
     resultsIndex(folder),
     'npm run bench:claims writes it',
   );
-});
-
-t.test('the page of the pretrained chat model says what its data says', async t => {
-  const read = (name: string) => readFileSync(new URL(`../../docs/results/${name}`, import.meta.url), 'utf8');
-  const data = JSON.parse(read('data/chat-model.json')) as StoryData;
-  t.equal(read('chat-model.md'), chatModelPage(data));
 });
