@@ -1,6 +1,6 @@
 import t from 'tap';
-import { buildWordTokenizer } from '../models/tokenizer/builder.ts';
-import { compactPrompt, compactVocabulary } from '../prompts/compact.ts';
+import { buildByteTokenizer, buildWordTokenizer } from '../models/tokenizer/builder.ts';
+import { compactByteWords, compactPrompt, compactVocabulary } from '../prompts/compact.ts';
 import type { PromptTask, TurnView } from '../prompts/prompt.ts';
 import { LAKE, POND } from '../prompts/tasks.test-data.ts';
 import { type ContextMode, EpisodeContext, EpisodeTooLong, PromptTooLong } from './context.ts';
@@ -166,5 +166,40 @@ t.test(
       'no room for one more token',
     );
     t.equal(play(2, 161, 'single_turn').following, undefined);
+  },
+);
+
+t.test(
+  'an observation too long for the context shows its beginning and its end, and leaves room to answer',
+  async t => {
+    const { vocabulary: _, ...description } = LAKE.description;
+    const task = { ...LAKE, description };
+    const bytes = buildByteTokenizer(compactByteWords([task]));
+    const prompt = compactPrompt(task, bytes);
+    const begun = (state: string, maxSequenceLength: number, turn = 1) => {
+      const settings = { mode: 'single_turn', window: 1, maxSequenceLength } as const;
+      const context = new EpisodeContext(
+        prompt,
+        prompt.tokens!,
+        settings,
+        () => 0,
+        () => {},
+      );
+      return context.begin({ ...view(turn), state });
+    };
+    const error = `Traceback: ${'é✓🙂 '.repeat(30_000)}KeyError: 'plan'`;
+    const { append, maxNewTokens, isCut } = begun(error, 150);
+    t.equal(maxNewTokens, task.responseLength);
+    t.ok(append.length <= 150 - task.responseLength && append.length > 130, `${append.length} tokens`);
+    const shown = bytes.decode(append);
+    t.match(shown, /Traceback: é✓🙂.* \[\d+ characters cut\] .*KeyError: 'plan'<think>$/);
+    t.notMatch(shown, /\ufffd/, 'no character is cut in two');
+    t.ok(isCut);
+
+    const fits = 'x'.repeat(150 - task.responseLength - begun('', 150).append.length);
+    t.match(begun(fits, 150), { isCut: false, maxNewTokens: task.responseLength });
+    t.match(begun(`${fits}xxxx`, 150), { isCut: false, maxNewTokens: 4 }, 'half of a response is left');
+    t.match(begun(`${fits}xxxxx`, 150), { isCut: true, maxNewTokens: task.responseLength });
+    t.throws(() => begun(error, 20), PromptTooLong, 'no room for the note either');
   },
 );

@@ -30,6 +30,8 @@ export interface ContextStep {
   readonly append: readonly number[];
   /** Most tokens of the response; less than requested where the context is nearly full. */
   readonly maxNewTokens: number;
+  /** The prompt shows only part of the observation, because the context has no room for more. */
+  readonly isCut: boolean;
 }
 
 /** An episode does not fit the policy's context: its group is lost. */
@@ -125,9 +127,15 @@ export class EpisodeContext {
     }
     this.#buffer.addContext(append);
     this.#current = { view, prompt };
-    if (this.#sequenceId >= 0) return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted };
+    if (this.#sequenceId >= 0)
+      return { sequenceId: this.#sequenceId, append, maxNewTokens: wanted, isCut: false };
     this.#sequenceId = this.#newSequence();
-    return { sequenceId: this.#sequenceId, append: this.#buffer.tokenIds, maxNewTokens: wanted };
+    return {
+      sequenceId: this.#sequenceId,
+      append: this.#buffer.tokenIds,
+      maxNewTokens: wanted,
+      isCut: false,
+    };
   }
 
   /**
@@ -199,14 +207,22 @@ export class EpisodeContext {
     return window === 0 ? 0 : Math.max(0, this.#turns.length + 1 - window);
   }
 
-  /** A new sequence with the turns from `first` on, fewer where they do not fit. */
-  #restart(view: TurnView, first: number): ContextStep {
+  /**
+   * A new sequence with the turns from `first` on, fewer where they do not fit. An observation that alone leaves less than
+   * half of the response is shortened.
+   */
+  #restart(full: TurnView, first: number): ContextStep {
     this.#closeSequence();
     const { maxSequenceLength } = this.#settings;
     const wanted = this.#prompt.task.responseLength;
+    let view = full;
     let ids = this.#sequence(view, first);
     while (ids.length + wanted > maxSequenceLength && first < this.#turns.length) {
       first++;
+      ids = this.#sequence(view, first);
+    }
+    if (ids.length + wanted / 2 > maxSequenceLength) {
+      view = this.#shortened(full, maxSequenceLength - wanted);
       ids = this.#sequence(view, first);
     }
     if (ids.length >= maxSequenceLength) throw new PromptTooLong(ids.length, this.#settings, view.turn);
@@ -223,7 +239,35 @@ export class EpisodeContext {
       sequenceId: this.#sequenceId,
       append: ids,
       maxNewTokens: Math.min(wanted, maxSequenceLength - ids.length),
+      isCut: view !== full,
     };
+  }
+
+  /**
+   * The view with as much of its observation as a prompt of `room` tokens holds: its beginning and its end. It stays as it is
+   * where an environment lists its words, because the note on the cut is not one of them, and where cutting does not make it fit.
+   */
+  #shortened(view: TurnView, room: number): TurnView {
+    if (this.#prompt.task.description.vocabulary) return view;
+    const characters = Array.from(view.state);
+    const keeping = (kept: number): TurnView => {
+      const head = Math.ceil(kept / 2);
+      const left = characters.length - kept;
+      const end = characters.slice(head + left).join('');
+      return { ...view, state: `${characters.slice(0, head).join('')} [${left} characters cut] ${end}` };
+    };
+    const fits = (kept: number) => this.#sequence(keeping(kept), this.#turns.length).length <= room;
+    if (!fits(0)) return view;
+    let least = 0;
+    let step = 1;
+    while (least + step < characters.length && fits(least + step)) {
+      least += step;
+      step *= 2;
+    }
+    for (; step >= 1; step /= 2) {
+      if (least + step < characters.length && fits(least + step)) least += step;
+    }
+    return keeping(least);
   }
 
   #sequence(view: TurnView, first: number): number[] {

@@ -256,6 +256,7 @@ export class Play {
     const { described, prompt, agent, tally, sampling } = this.#setting;
     const { groupId, seed } = this.#plan;
     const step = this.#context?.begin(view);
+    if (step?.isCut) tally.cutObservations++;
     const { validActions: listed = [] } = this.session;
     const isHeld = described.constrained && listed.length > 0;
     const grammar = isHeld ? prompt.tokens?.stateGrammar(listed) : undefined;

@@ -6,6 +6,8 @@ export class PlayTally {
   /** Actions that servers carried out: of trunks, branches, replayed prefixes and estimates, without recovery. */
   envSteps = 0;
   sampledTokens = 0;
+  /** Turns with a prompt that shows only part of the observation, because the context has no room for more. */
+  cutObservations = 0;
   /** Tokens of earlier turns that were read again for a branch. */
   prefillTokens = 0;
   /** Part of `envSteps`: actions of earlier episodes that were carried out again. */

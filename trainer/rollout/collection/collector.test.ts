@@ -5,18 +5,29 @@ import type { AnyEnvironment } from '../../../env-server/environments/core/envir
 import { frozenLake } from '../../../env-server/environments/frozenlake/frozenlake.ts';
 import type { ServerProblem } from '../../client/errors.ts';
 import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
+import { buildByteTokenizer } from '../../models/tokenizer/builder.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
+import { compactByteWords } from '../../prompts/compact.ts';
 import { trajectoryRecord } from '../../tracking/trajectories.ts';
 import { firstPrompts } from '../../training/setup/first-prompts.ts';
 import { policyAgent } from '../../training/setup/run-context.ts';
 import type { Agent } from '../agents/agent.ts';
 import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
-import { describeTags } from '../described-tag.ts';
+import { describeTags, promptTask } from '../described-tag.ts';
 import { RewardFault, type RewardHook } from '../rewards/reward-hook.ts';
 import { CAPS, serve } from '../server.test-data.ts';
 import { planGroups, type Tag } from '../tag.ts';
-import { alike, collectorOf, MIXTURE, play, random, SAMPLING, TAGS } from './collector.test-data.ts';
+import {
+  alike,
+  collectorOf,
+  MIXTURE,
+  play,
+  RESPONSE,
+  random,
+  SAMPLING,
+  TAGS,
+} from './collector.test-data.ts';
 import { Collector } from './collector.ts';
 import type { GroupOutcome } from './group.ts';
 
@@ -334,6 +345,31 @@ t.test(
     );
   },
 );
+
+t.test('an error text longer than the context costs nothing, and is counted', async t => {
+  const loud = {
+    ...frozenLake,
+    spec: { ...frozenLake.spec, id: 'test/Loud-v0' },
+    describe: config => ({ ...frozenLake.describe(config as never), vocabulary: undefined }),
+    observe: (state, format) => `${frozenLake.observe(state as never, format)}${'?'.repeat(200)}`,
+  } as AnyEnvironment;
+  const servers = await serve(t, {}, [loud]);
+  const tag: Tag = { name: 'Loud', environmentId: 'test/Loud-v0', config: {}, ...CAPS };
+  const described = await describeTags(servers, [tag]);
+  const tokenizer = buildByteTokenizer(compactByteWords(described.map(each => promptTask(each, RESPONSE))));
+  const context = { prompt: 'compact', response: RESPONSE, tokenizer, maxSequenceLength: 100 } as const;
+  const collector = new Collector({ servers, tags: described, ...context, concurrency: 8 });
+  const plans = planGroups({ tags: [{ tag: 'Loud', groups: 4 }], groupSize: 2, firstSeed: 1 });
+  const { episodes, dropped, metrics } = await play(collector, random, plans);
+  t.same([episodes.length, dropped.length], [8, 0]);
+  const turns = episodes.flatMap(episode => episode.turns);
+  t.equal(metrics['rollouter/cut_observations'], turns.length);
+  t.ok(
+    turns.every(({ state }) => state.endsWith('?'.repeat(200))),
+    'the record has all of it',
+  );
+  t.match(tokenizer.decode(episodes[0].tokenIds), /\[\d+ characters cut\]/);
+});
 
 t.test('a group that takes too long is given up and counted, and its sessions are closed', async t => {
   const servers = await serve(t);

@@ -155,6 +155,7 @@ export class Collector {
         'rollouter/replayed_episodes': moves,
         'rollouter/dropped_groups': dropped.length,
         'rollouter/lost_episodes': lost.length,
+        'rollouter/cut_observations': tally.cutObservations,
         'rollouter/too_long_groups': dropped.filter(({ error }) => error instanceof EpisodeTooLong).length,
         errored_rollouts: dropped.reduce((sum, group) => sum + group.plan.size, lost.length),
       },

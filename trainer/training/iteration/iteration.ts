@@ -317,6 +317,7 @@ const SUMMED = [
   'rollouter/dropped_groups',
   'rollouter/lost_episodes',
   'rollouter/too_long_groups',
+  'rollouter/cut_observations',
   'errored_rollouts',
   'branch/env_steps',
   'branch/sampled_tokens',

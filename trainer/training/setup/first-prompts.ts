@@ -3,7 +3,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import { readShape } from '../../config/sizes.ts';
 import { NO_SAMPLING, observer } from '../../rollout/agents/observer.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
-import { type ContextSettings, EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
+import { EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { nextView } from '../../rollout/play.ts';
 import { openRunContext, type RunContext } from './run-context.ts';
@@ -71,16 +71,17 @@ function firstPrompt(
 ): FirstPrompt | undefined {
   const prompt = collector.prompt(name);
   if (!prompt.tokens) return undefined;
-  const context: ContextSettings = collector.context;
+  const { maxSequenceLength: context } = collector.context;
   const episode = new EpisodeContext(
     prompt,
     prompt.tokens,
-    context,
+    { ...collector.context, maxSequenceLength: Number.POSITIVE_INFINITY },
     () => 0,
     () => {},
   );
-  const { append, maxNewTokens } = episode.begin(nextView(state, maxActionsPerTrajectory, []));
-  return { tag: name, length: append.length, context: context.maxSequenceLength, response: maxNewTokens };
+  const { length } = episode.begin(nextView(state, maxActionsPerTrajectory, [])).append;
+  if (length >= context) throw new PromptTooLong(length, collector.context, 1);
+  return { tag: name, length, context, response: Math.min(prompt.task.responseLength, context - length) };
 }
 
 /** Contexts are multiples of this many tokens. */

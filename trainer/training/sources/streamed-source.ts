@@ -133,6 +133,7 @@ export class StreamedSource implements EpisodeSource {
       'rollouter/replayed_episodes': counts.replayedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
       'rollouter/lost_episodes': counts.lostEpisodes,
+      'rollouter/cut_observations': counts.tally.cutObservations,
       'rollouter/too_long_groups': counts.tooLongGroups,
       errored_rollouts: counts.erroredEpisodes,
       'rollouter/stale_groups_dropped': counts.staleGroups,

@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 
+from .. import models as m
 from ..client import Client
 from ..errors import ProblemError, RagenError
 from ..retry import RetryPolicy
@@ -207,12 +208,13 @@ class Registration:
     def __init__(self, server: str, token: str | None, env_id: str, definition: dict[str, Json], replace: bool):
         self.server = server.rstrip("/")
         self.env_id = env_id
+        self.warnings: list[str] = []
         self._token = token
         self._definition = definition
         self._replace = replace
 
     def carry_out(self) -> str:
-        """What was done: ``registered`` or ``replaced``. Raises ServiceError."""
+        """What was done: ``registered`` or ``replaced``. Keeps the warnings of the check. Raises ServiceError."""
         retry = RetryPolicy(patience_s=3.0, attempts=1)
         try:
             with Client(self.server, token=self._token, transport="http", timeout_s=90.0, retry=retry) as client:
@@ -225,13 +227,16 @@ class Registration:
     def _carry_out(self, client: Client) -> str:
         definition: Any = self._definition
         try:
-            client.register(self.env_id, definition)
+            self._keep_warnings(client.register(self.env_id, definition))
             return "registered"
         except ProblemError as error:
             if error.code != "environment_exists" or not (self._replace or self._is_ours(client)):
                 raise
-        client.replace(self.env_id, definition)
+        self._keep_warnings(client.replace(self.env_id, definition))
         return "replaced"
+
+    def _keep_warnings(self, registered: m.Registration) -> None:
+        self.warnings = list(registered["report"].get("warnings", []))
 
     def _is_ours(self, client: Client) -> bool:
         """The id was registered for a service at the same address: this one, before it was started again."""
@@ -274,6 +279,7 @@ def summary(derived: Derived, own: str, registration: Registration | None, done:
         servers = f" --servers {registration.server}"
         lines += [
             f"{done} as {registration.env_id} at {registration.server}",
+            *(f"  note     {warning}" for warning in registration.warnings),
             "Next:",
             f"  npm run trainer -- init {registration.env_id}{servers}",
             f"  npm run trainer -- train {config_name(registration.env_id)}",
