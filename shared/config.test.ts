@@ -226,3 +226,18 @@ t.test('a key with a slash or of any length is named in full', async t => {
     [`a.b/c.${long}`, 'a.d'],
   );
 });
+
+t.test('a map of many keys in an override costs no more than as many maps', t => {
+  const keys = Array.from({ length: 10_000 }, (_, i) => `k${i}: 1`);
+  const cost = (value: string) => {
+    const before = process.cpuUsage();
+    parseOverride(`a=${value}`);
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  };
+  const plain = cost(`[{${keys.join('},{')}}]`);
+  const map = cost(`{${keys.join(',')}}`);
+  t.ok(map < 4 * plain, `${map} µs for a map, ${plain} µs for a list`);
+  t.throws(() => parseOverride('a={b: {c: 1, c: 2}}'), /`b\.c` is there twice/);
+  t.end();
+});

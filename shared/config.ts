@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
-import { isMap, isPair, isScalar, isSeq, LineCounter, parse } from 'yaml';
+import { isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
 import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
 import type { Json, JsonObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
@@ -148,15 +148,16 @@ export function parseOverride(text: string): { path: string[]; value: Json } {
     ]);
   }
   try {
-    return { path, value: parse(text.slice(split + 1)) as Json };
+    const counter = new LineCounter();
+    const document = parseYamlNodes(text.slice(split + 1), counter);
+    const [first] = document.errors;
+    if (first) throw first;
+    const repeated = collectLines(document.contents, '', counter, new Map());
+    if (repeated) throw new Error(repeated);
+    return { path, value: document.toJS() as Json };
   } catch (error) {
-    throw new ConfigError([
-      {
-        key: path.join('.'),
-        where,
-        message: `the value is not YAML: ${(error as Error).message.split('\n')[0]}`,
-      },
-    ]);
+    const message = `the value is not YAML: ${(error as Error).message.split('\n')[0]}`;
+    throw new ConfigError([{ key: path.join('.'), where, message }]);
   }
 }
 
