@@ -88,6 +88,20 @@ t.test('a run of a machine with a fast clock stalls when its status stays as it 
   await until(async () => (await state()) === 'running');
 });
 
+t.test('a run of a machine with a slow clock runs as long as its status changes', async t => {
+  const root = t.testdir();
+  const updated_at = new Date(Date.now() - 86_400_000).toISOString();
+  const path = writeSampleRun(root, 'far', { status: { state: 'running', host: 'far', updated_at } });
+  const reader = new RunReader(root);
+  const state = async () => (await reader.runs()).rows[0].state;
+  t.equal(await state(), 'stalled');
+  utimesSync(join(path, 'status.json'), 1, 1);
+  await until(async () => (await state()) === 'running');
+  const { now } = Date;
+  t.intercept(Date, 'now', { value: () => now() + 31_000 });
+  t.equal(await state(), 'stalled');
+});
+
 t.test('metrics are read on from where they ended; half a line waits', async t => {
   const root = t.testdir();
   const file = join(writeSampleRun(root, 'a', { steps: 4 }), 'metrics.jsonl');

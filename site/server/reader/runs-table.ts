@@ -204,16 +204,21 @@ export class RunsTable {
 
   /** The row of a run as it is now. */
   async row(run: FoundRun): Promise<RunRow> {
-    const { row: read, seenMs } = this.#read(run);
-    const row = withLife(await read, seenMs);
+    const known = this.#read(run);
+    const row = withLife(await known.row, known);
     return run.annotatedMs === undefined ? row : { ...row, annotations: await this.#annotations.of(run) };
   }
 
   #read(run: FoundRun): KnownRow {
     const known = this.#known.get(run.id);
-    if (known?.changedMs === run.changedMs) return known;
+    const now = Date.now();
+    if (known?.changedMs === run.changedMs) {
+      known.lookedMs = now;
+      return known;
+    }
     const row = run.hasStatus ? rowOfStatus(run) : rowOfConfig(run);
-    const read = { changedMs: run.changedMs, seenMs: Date.now(), row };
+    const aliveMs = known?.lookedMs ?? 0;
+    const read = { changedMs: run.changedMs, seenMs: now, aliveMs, lookedMs: now, row };
     this.#known.set(run.id, read);
     return read;
   }
@@ -223,6 +228,10 @@ interface KnownRow {
   readonly changedMs: number;
   /** When this change was found, by the clock of this machine. */
   readonly seenMs: number;
+  /** The last look before this change, so that the run lived after it; 0 at the first look. */
+  readonly aliveMs: number;
+  /** The last look that found this change. */
+  lookedMs: number;
   readonly row: Promise<OwnedRow>;
 }
 
@@ -233,11 +242,12 @@ type OwnedRow = RunRow & {
   readonly host?: string;
 };
 
-/** The state of a run, seen now: one that says it runs may have died. The clock of its machine may be fast. */
-function withLife({ pid, pidStart, host, ...row }: OwnedRow, seenMs: number): RunRow {
+/** The state of a run, seen now: one that says it runs may have died. The clock of its machine may be fast or slow. */
+function withLife({ pid, pidStart, host, ...row }: OwnedRow, { seenMs, aliveMs }: KnownRow): RunRow {
   if (row.state !== 'running') return row;
   const here = host === hostname() && pid !== undefined;
-  const alive = here ? isAlive(pid, pidStart) : Date.now() - Math.min(row.updated, seenMs) < SILENT_MS;
+  const lastSign = Math.max(Math.min(row.updated, seenMs), aliveMs);
+  const alive = here ? isAlive(pid, pidStart) : Date.now() - lastSign < SILENT_MS;
   return alive ? row : { ...row, state: 'stalled' };
 }
 
