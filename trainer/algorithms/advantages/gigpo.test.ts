@@ -45,6 +45,8 @@ t.test('every token of a turn has its turn’s advantage, observations none', as
 t.test('episodes must come whole, with a state for each turn', async t => {
   const cut = { ...episode([1], ['s']), episodeId: 3 };
   t.throws(() => estimateAdvantages('gigpo', [cut, cut]), { message: /use context mode full/ });
+  // Another server gave the same id to an episode of another group.
+  t.doesNotThrow(() => estimateAdvantages('gigpo', [cut, { ...cut, groupId: 1 }]));
   t.throws(() => estimateAdvantages('gigpo', [episode([1, 2], ['s'])]), {
     message: 'gigpo needs the state before each turn, got 1 for 2',
   });

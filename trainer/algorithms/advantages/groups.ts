@@ -59,7 +59,7 @@ export function episodesAmong(
 
 /** @throws RangeError where an episode is cut into several sequences */
 export function requireWholeEpisodes(name: string, sequences: readonly AdvantageSequence[]): void {
-  if (positionsBy(sequences, (sequence, i) => sequence.episodeId ?? { i }).size === sequences.length) return;
+  if (positionsBy(sequences, episodeKey).size === sequences.length) return;
   throw new RangeError(
     `${name} needs one sequence per episode, got several of one episode: use context mode full`,
   );
