@@ -63,7 +63,8 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
   }
   const given = options.base ?? (settings && baseFolder(settings));
   const base = given === undefined ? undefined : (await localModel(given, onHub)).folder;
-  const modelName = options.name ?? parseModelName(target)?.id;
+  const onlyOnHub = named.folder !== target;
+  const modelName = options.name ?? (onlyOnHub ? parseModelName(target)?.id : undefined);
   const policy = {
     workers: options.workers ?? settings?.policy.workers ?? availableParallelism(),
     threads: options.threads ?? settings?.policy.threads,
