@@ -8,6 +8,7 @@ import { SETTINGS, variableOf } from '../env-server/config/settings.ts';
 import { hashToken } from '../env-server/transports/access/auth.ts';
 import { ALLOCATOR } from '../shared/allocator.ts';
 import { freePort } from '../test/free-port.test-data.ts';
+import { RESUMABLE } from '../trainer/config/load.ts';
 import {
   assemble,
   baseOf,
@@ -229,7 +230,7 @@ t.test('server and trainer run from what their images hold', { timeout: 900_000 
   t.equal((await once(server, 'exit'))[0], 0);
 });
 
-t.test('a named run is begun once and then gone on with', async t => {
+t.test('a named run starts once and resumes afterwards, with the settings that may change', async t => {
   const folder = t.testdir({ bin: { node: '#!/bin/sh\necho "$@"\n' }, app: { runs: {} } });
   spawnSync('chmod', ['+x', join(folder, 'bin/node')]);
   const run = (name: string | undefined, ...args: string[]) =>
@@ -262,6 +263,11 @@ t.test('a named run is begun once and then gone on with', async t => {
   t.equal(
     run('one', 'train', ...settings),
     '--import ./bin/needs-node.js trainer/main.ts train --resume runs/one servers=[{url: "http://a b"}] training.steps=9 --quiet',
+  );
+  const changes = RESUMABLE.map(section => `${section}.key=1`);
+  t.equal(
+    run('one', 'train', 'configs/quickstart.yaml', '--log-level', 'debug', 'policy.layers=3', ...changes),
+    `--import ./bin/needs-node.js trainer/main.ts train --resume runs/one --log-level debug ${changes.join(' ')}`,
   );
   t.equal(
     run('two', 'train', ...settings),
