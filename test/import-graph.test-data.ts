@@ -25,7 +25,7 @@ export function readImports(): ImportGraph {
 }
 
 /** @param texts of TypeScript files, by path from the repository's root */
-export function importsOf(texts: ReadonlyMap<string, string>): ImportGraph {
+function importsOf(texts: ReadonlyMap<string, string>): ImportGraph {
   return new Map(
     [...texts].map(([file, text]) => {
       const { importedFiles } = ts.preProcessFile(text, true, true);

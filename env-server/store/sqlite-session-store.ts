@@ -41,7 +41,7 @@ import {
 import { UnwrittenEnds } from './unwritten-ends.ts';
 
 /** Version of the form of the documents of sessions. */
-export const DOCUMENT_VERSION = 2;
+const DOCUMENT_VERSION = 2;
 /** The one writer of a folder. */
 const EPOCH = 1;
 const BYTES_PER_MB = 1024 * 1024;

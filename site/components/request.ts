@@ -16,7 +16,7 @@ export class RequestFailed extends Error {
 }
 
 /** The server did not answer. */
-export class ServerAway extends Error {
+class ServerAway extends Error {
   constructor(cause: unknown) {
     super('The server does not answer. Is it still running?', { cause });
     this.name = 'ServerAway';

@@ -158,7 +158,7 @@ interface PolicyProps {
 }
 
 /** Lets a reference policy of the environment play, one step or continuously. */
-export function PolicyControls({ session, state }: PolicyProps) {
+function PolicyControls({ session, state }: PolicyProps) {
   const id = useUniqueId();
   const { environment, policy, speed, isPolicyPlaying } = state;
   const { references } = environment!;

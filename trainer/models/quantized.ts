@@ -14,7 +14,7 @@ import type { ParameterSpec } from './parameters.ts';
 export { QUANTIZATIONS } from '../tensor/graph/operations/blockwise.ts';
 
 /** Names of the two parameters that store a quantized weight. */
-export function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
+function quantizedNames(weight: string): { readonly codes: string; readonly scales: string } {
   return { codes: `${weight}.codes`, scales: `${weight}.scales` };
 }
 

@@ -224,11 +224,7 @@ export interface ReopenParts {
  * @returns how it ended where it can no longer be opened
  * @throws Problem where another server may be able to
  */
-export async function reopen(
-  parts: ReopenParts,
-  id: string,
-  content: StoredContent,
-): Promise<Session | Tombstone> {
+async function reopen(parts: ReopenParts, id: string, content: StoredContent): Promise<Session | Tombstone> {
   const { sessions, editionOf, refreshEnvironments, log, store } = parts;
   const { owner, edition } = content;
   try {

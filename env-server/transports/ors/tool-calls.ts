@@ -210,7 +210,7 @@ const UNSURE = new Set<ProblemCode>(['internal', 'worker_unavailable', 'step_tim
  * True if the reply's status reports an error, after which the client may ask again. After a fault it must not: the
  * action may have been taken.
  */
-export function isReportedByStatus(error: unknown): boolean {
+function isReportedByStatus(error: unknown): boolean {
   const { status, code } = problemOf(error);
   return status < SERVER_ERROR || (PROBLEMS[code].retryable && !UNSURE.has(code));
 }

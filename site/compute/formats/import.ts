@@ -9,7 +9,7 @@ import { VERIFIERS_TRACES } from './verifiers-traces.ts';
 import { VERL } from './verl.ts';
 
 /** Formats in the order in which the first row is tried; those with an unmistakable field come first. */
-export const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERIFIERS_TRACES, VERL, VERIFIERS, TRL];
+const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERIFIERS_TRACES, VERL, VERIFIERS, TRL];
 /** Most episodes of all files together. */
 const MAX_EPISODES = 100_000;
 const MAX_STEPS = 10_000;

@@ -85,7 +85,7 @@ export function Chart(props: ChartProps) {
 }
 
 /** Description of a chart in a sentence. */
-export function inWords(title: string, curves: readonly Curve[], format: (value: number) => string): string {
+function inWords(title: string, curves: readonly Curve[], format: (value: number) => string): string {
   const parts = curves
     .filter(({ y }) => y.length > 0)
     .map(({ label, x, y }) => {

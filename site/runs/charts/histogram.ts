@@ -50,7 +50,7 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
 }
 
 /** Midpoint between the greatest dropped score and the least kept one; undefined where the filter did not cut there. */
-export function cutOf(items: readonly Item[]): number | undefined {
+function cutOf(items: readonly Item[]): number | undefined {
   const kept = items.filter(item => item.kept).map(({ value }) => value);
   const dropped = items.filter(item => !item.kept).map(({ value }) => value);
   if (kept.length === 0 || dropped.length === 0) return undefined;

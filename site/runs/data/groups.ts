@@ -33,7 +33,7 @@ export function useGroups(store: RunStore): Loaded<Rows> {
 }
 
 /** Drops every second row of too many; the last one stays. */
-export function thinned(rows: Rows): Rows {
+function thinned(rows: Rows): Rows {
   if (rows.length <= MAX_ROWS) return rows;
   return rows.filter((_, i) => (rows.length - 1 - i) % 2 === 0);
 }

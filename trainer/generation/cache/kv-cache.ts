@@ -22,7 +22,7 @@ export const PAST_MASK = Float32Array.from({ length: 2 * BLOCK_SIZE }, (_, i) =>
 );
 
 /** Words of a run record: what one sequence does in a tick. */
-export const RUN_WORDS = 4;
+const RUN_WORDS = 4;
 
 export interface AttentionShape {
   readonly heads: number;
@@ -104,7 +104,7 @@ export function blockBytes(shape: AttentionShape, layers: number): number {
 }
 
 /** Bytes of one layer in a block. */
-export function layerBytes(shape: AttentionShape): number {
+function layerBytes(shape: AttentionShape): number {
   return shape.keyValueHeads * headBytes(shape);
 }
 

@@ -140,7 +140,7 @@ function promptGroups(order: readonly number[], sequences: readonly PlannedSeque
  * Number of positions that a sequence can share with others of its prompt: all but the prompt's last, which predicts a
  * token of each.
  */
-export function sharedTimes({ lossMask }: Pick<PlannedSequence, 'lossMask'>): number {
+function sharedTimes({ lossMask }: Pick<PlannedSequence, 'lossMask'>): number {
   let first = 1;
   while (first < lossMask.length && !lossMask[first]) first++;
   return first < lossMask.length ? first - 1 : 0;

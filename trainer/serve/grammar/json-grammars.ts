@@ -323,7 +323,7 @@ function byText(a: TokenText, b: TokenText): number {
 const sharedInts = (length: number) => new Int32Array(new SharedArrayBuffer(4 * length));
 
 /** A copy that threads share. */
-export function shared<T extends Uint8Array | Uint16Array | Int32Array>(
+function shared<T extends Uint8Array | Uint16Array | Int32Array>(
   kind: { new (buffer: SharedArrayBuffer): T; readonly BYTES_PER_ELEMENT: number },
   values: ArrayLike<number>,
 ): T {

@@ -1,8 +1,7 @@
 import { type BuilderOptions, TensorBuilder } from './builder.ts';
 import { operations } from './operations/index.ts';
 
-export type { AttentionOptions } from './builder.ts';
-export type { DType, Graph, Shape, Tensor, TypedArray } from './tensor.ts';
+export type { Graph, Shape, Tensor } from './tensor.ts';
 export { GraphError } from './tensor.ts';
 
 /**

@@ -65,13 +65,13 @@ export function scaled(picture: Picture, size: number): Picture {
 }
 
 /** A picture as a part of an observation. */
-export function imagePart(picture: Picture): ImagePart {
+function imagePart(picture: Picture): ImagePart {
   const { width, height } = picture;
   return { type: 'image', mime: 'image/png', data: encodePng(picture).toString('base64'), width, height };
 }
 
 /** The part at another size; a part that is not a PNG is returned unchanged. */
-export function scaledPart(part: ImagePart, size: number): ImagePart {
+function scaledPart(part: ImagePart, size: number): ImagePart {
   if (part.width === undefined || part.height === undefined) return part;
   if (Math.max(part.width, part.height) === size) return part;
   const { width, height, data } = pngjs().PNG.sync.read(Buffer.from(part.data, 'base64'));
