@@ -8,7 +8,7 @@ const program = new Command('check-env')
   .description('Checks that environments keep their contract; all of them when none is named.')
   .argument('[ids...]', 'environment ids, e.g. Sokoban-v0')
   .option('--episodes <number>', 'episodes of each configuration', Number, 4)
-  .option('--steps <number>', 'most steps of an episode', Number, 40)
+  .option('--steps <number>', 'maximum steps of an episode', Number, 40)
   .option('--json', 'print the reports as JSON')
   .parse();
 

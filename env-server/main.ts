@@ -38,25 +38,24 @@ function command(): Command {
   });
   program
     .command('hash-token')
-    .description('read a token from standard input and print the sha256 that --tokens wants')
+    .description('read a token from standard input and print its SHA-256 for --tokens')
     .action(async () => {
       const { hashToken } = await import('./transports/access/auth.ts');
       console.log(hashToken((await readAll(process.stdin)).trim()));
     });
   program.addOption(
-    new Option(
-      '--config <file>',
-      'YAML file of settings: flags without their dashes; flags and variables win',
-    ).env('RAGEN_CONFIG'),
+    new Option('--config <file>', 'YAML file of settings, named as the flags; flags and variables win').env(
+      'RAGEN_CONFIG',
+    ),
   );
   program.option(
     '--repair',
-    'before serving, make a new database of what can be read of a damaged one in --data, and keep the damaged one aside',
+    'before serving, replace a damaged database in --data by a new one of its readable rows; the damaged files are kept',
   );
   for (const [name, declaration] of Object.entries(DECLARATIONS)) {
     const option = new Option(`--${flagOf(name)} <value>`, declaration.help)
       .env(variableOf(name))
-      .default(declaration.default);
+      .default(declaration.default, declaration.unset);
     if (declaration.choices) option.choices([...declaration.choices]);
     else if (typeof declaration.default === 'number') {
       option.argParser(numberOption(declaration));

@@ -28,13 +28,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Where a session stands */
+        /** Get a session */
         get: operations["get"];
         put?: never;
         post?: never;
         /**
          * Close a session
-         * @description Does not wait for a step in flight. Closing twice is fine.
+         * @description Does not wait for a step in flight. Closing twice has no effect.
          */
         delete: operations["close"];
         options?: never;
@@ -84,7 +84,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * See a session as text, picture or data
+         * Render a session as text, picture or data
          * @description Over REST the text, the PNG or the JSON itself; in frames and batches an object, PNG in base64.
          */
         get: operations["render"];
@@ -106,7 +106,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Remember the state
+         * Take a snapshot
          * @description State and random generator; restoring gives the same future. Lives as long as the session.
          */
         post: operations["snapshot"];
@@ -126,7 +126,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Go back to a snapshot
+         * Restore a snapshot
          * @description Under a new `episode_id`; random draws come out as they did, unless `dynamics_seed` gives it another stream.
          */
         post: operations["restore"];
@@ -164,7 +164,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The episode so far
+         * Get the episode so far
          * @description Seed, options, every action and its result. Over REST as JSON Lines, a record a line; replaying the actions gives the same states.
          */
         get: operations["trajectory"];
@@ -184,7 +184,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Look at an episode step by step
+         * Get an episode step by step
          * @description Every step with the state as plain JSON, of a session that is open or ended within the last minute. The session is neither stepped nor kept from expiring.
          */
         get: operations["replay"];
@@ -206,8 +206,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What a reference policy would do
-         * @description The next actions from the current state, as if nothing random interfered. Steps nothing.
+         * Ask a reference policy for its next actions
+         * @description The next actions from the current state, assuming no chance events. Takes no step.
          */
         post: operations["reference"];
         delete?: never;
@@ -223,7 +223,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The actions that are legal now */
+        /** List the actions that are legal now */
         get: operations["valid_actions"];
         put?: never;
         post?: never;
@@ -261,17 +261,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** All about an environment, in its default configuration */
+        /** Describe an environment in its default configuration */
         get: operations["get_environment"];
         /**
          * Replace an environment of your own
-         * @description Checked like a registration. Sessions that are open continue with the old definition. Where results are to be compared, register a new version instead.
+         * @description Checked like a registration. Open sessions continue with the old definition. To keep results comparable, register a new version instead.
          */
         put: operations["replace"];
         post?: never;
         /**
          * Remove an environment of your own
-         * @description Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Those that others have composed from it can no longer be played.
+         * @description Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Environments that others composed from it can no longer be played.
          */
         delete: operations["remove"];
         options?: never;
@@ -288,7 +288,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** All about an environment under a configuration and wrappers */
+        /** Describe an environment under a configuration and wrappers */
         post: operations["describe_environment"];
         delete?: never;
         options?: never;
@@ -307,7 +307,7 @@ export interface paths {
         put?: never;
         /**
          * Check whether an environment keeps its contract
-         * @description Plays some episodes with sensible and senseless actions and reports what was found.
+         * @description Plays episodes with valid and invalid actions and reports findings.
          */
         post: operations["check"];
         delete?: never;
@@ -325,7 +325,7 @@ export interface paths {
         };
         /**
          * The definition of an environment of your own
-         * @description As it was registered, save for the values of `headers`.
+         * @description As registered, without the values of `headers`.
          */
         get: operations["get_definition"];
         put?: never;
@@ -402,18 +402,18 @@ export interface components {
         };
         BatchBody: {
             items: components["schemas"]["BatchItem"][];
-            /** @description Answer when this many items are ready; the rest is named in `pending` and continues. */
+            /** @description Answer when this many items are ready; `pending` names the others, which continue. */
             wait?: number;
         };
         BatchFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
             /** @constant */
             op: "batch";
             items: components["schemas"]["BatchItem"][];
-            /** @description Answer when this many items are ready; the rest is named in `pending` and continues. */
+            /** @description Answer when this many items are ready; `pending` names the others, which continue. */
             wait?: number;
             /** @description Repeating a request with the same key returns the stored reply and changes nothing. */
             request_key?: string;
@@ -440,7 +440,7 @@ export interface components {
             pending?: number[];
         };
         CheckFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -461,7 +461,7 @@ export interface components {
              */
             env_id: string;
         };
-        /** @description What an environment owes its players and does not keep. */
+        /** @description Rules of the environment contract that an environment breaks. */
         CheckReport: {
             env_id: string;
             /** @description Nothing was found. */
@@ -477,7 +477,7 @@ export interface components {
                 /** @description Configuration, seed and step that show it. */
                 where?: string;
             }[];
-            /** @description What is odd but may be meant so, e.g. states that no episode comes to. */
+            /** @description Odd but allowed properties, e.g. states that no episode reaches. */
             warnings?: string[];
         };
         CloneBody: {
@@ -488,7 +488,7 @@ export interface components {
             dynamics_seed?: number | null;
         };
         CloneFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -521,7 +521,7 @@ export interface components {
             sessions: components["schemas"]["Session"][];
         };
         CloseFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -604,7 +604,7 @@ export interface components {
             state_key?: boolean;
         };
         CreateFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -715,13 +715,13 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
-            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            /** @description Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none. */
             reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
-            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where the first observation identifies the level. */
             level_id?: string;
             /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
             state_key?: string;
@@ -780,7 +780,7 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
         };
         DescribeEnvironmentFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -884,7 +884,7 @@ export interface components {
             structured_observation_space: components["schemas"]["Space"];
             action_space: components["schemas"]["Space"];
             observation_formats: string[];
-            /** @description Least and greatest reward of a step; null where unbounded. */
+            /** @description Smallest and largest reward of a step; null where unbounded. */
             reward_range: (number | null)[];
             /** @description Mean return that counts as solved. */
             reward_threshold?: number;
@@ -910,7 +910,7 @@ export interface components {
                 render: boolean;
             };
             example_action: unknown;
-            /** @description What this machine offers the environment, e.g. the isolation in force. */
+            /** @description What this machine offers the environment, e.g. its isolation. */
             condition?: {
                 summary: string;
             } & {
@@ -934,10 +934,10 @@ export interface components {
             tags: string[];
             max_episode_steps: number;
         };
-        /** @description What a client sends on the WebSocket. */
+        /** @description A client’s message on the WebSocket. */
         Frame: components["schemas"]["CreateFrame"] | components["schemas"]["GetFrame"] | components["schemas"]["ListFrame"] | components["schemas"]["ResetFrame"] | components["schemas"]["StepFrame"] | components["schemas"]["RenderFrame"] | components["schemas"]["SnapshotFrame"] | components["schemas"]["RestoreFrame"] | components["schemas"]["CloneFrame"] | components["schemas"]["TrajectoryFrame"] | components["schemas"]["ReplayFrame"] | components["schemas"]["ReferenceFrame"] | components["schemas"]["ValidActionsFrame"] | components["schemas"]["CloseFrame"] | components["schemas"]["ListEnvironmentsFrame"] | components["schemas"]["GetEnvironmentFrame"] | components["schemas"]["DescribeEnvironmentFrame"] | components["schemas"]["RegisterFrame"] | components["schemas"]["ReplaceFrame"] | components["schemas"]["RemoveFrame"] | components["schemas"]["CheckFrame"] | components["schemas"]["GetDefinitionFrame"] | components["schemas"]["ListAuditFrame"] | components["schemas"]["BatchFrame"] | components["schemas"]["PingFrame"] | components["schemas"]["WatchFrame"] | components["schemas"]["UnwatchFrame"];
         GetDefinitionFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -959,7 +959,7 @@ export interface components {
             env_id: string;
         };
         GetEnvironmentFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -981,7 +981,7 @@ export interface components {
             env_id: string;
         };
         GetFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -996,7 +996,7 @@ export interface components {
             /** @description The session. */
             session_id: string;
         };
-        /** @description Of a step: what happened, the environment’s own keys included. Empty after a reset. */
+        /** @description Details of a step, with the environment’s own keys. Empty after a reset. */
         Info: {
             /** @description The task is solved. */
             success?: boolean;
@@ -1004,13 +1004,13 @@ export interface components {
             action_is_valid?: boolean;
             /** @description The action changed the state. */
             action_is_effective?: boolean;
-            /** @description In the step that ends the episode: why, by a name among `ends` of the environment, e.g. `time_limit`. */
+            /** @description In the step that ends the episode: the reason, a name among `ends` of the environment, e.g. `time_limit`. */
             ended_by?: string;
         } & {
             [key: string]: unknown;
         };
         ListAuditFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1030,7 +1030,7 @@ export interface components {
             cursor?: string;
         };
         ListEnvironmentsFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1062,7 +1062,7 @@ export interface components {
             cursor?: string;
         };
         ListFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1138,7 +1138,7 @@ export interface components {
              */
             timeout_ms?: number;
             /**
-             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @description Maximum requests to the service at a time; others wait for up to 30 s.
              * @default 128
              */
             connections?: number;
@@ -1158,23 +1158,23 @@ export interface components {
              * @default websocket
              */
             transport?: "websocket" | "http";
-            /** @description Field of the service’s action that a text action goes into; otherwise actions are objects. */
+            /** @description Field of the service’s action that takes a text action; without it actions are objects. */
             action_field?: string;
-            /** @description Field of its observation that is shown as text; otherwise the whole observation as JSON. */
+            /** @description Field of its observation that is shown as text; without it the whole observation is shown as JSON. */
             observation_field?: string;
             /**
              * @description Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.
              * @default false
              */
             tools?: boolean;
-            /** @description An action that the service takes. */
+            /** @description An action that the service accepts. */
             example_action: unknown;
             /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
             vocabulary?: string[];
             /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
             actions?: unknown[];
             /**
-             * @description The service keeps to a seed. Where false, a seed is refused.
+             * @description The service is deterministic under a seed. If false, a seed is refused.
              * @default false
              */
             seed?: boolean;
@@ -1200,14 +1200,14 @@ export interface components {
              */
             timeout_ms?: number;
             /**
-             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @description Maximum requests to the service at a time; others wait for up to 30 s.
              * @default 128
              */
             connections?: number;
-            /** @description Its name there; omitted for a service with paths that name no environment. */
+            /** @description Its name there; omit it for a service with paths that name no environment. */
             env_name?: string;
             /**
-             * @description Its tasks are played unless a session says otherwise; a seed chooses one.
+             * @description The default split; a session can choose another. A seed chooses the task.
              * @default train
              */
             split?: string;
@@ -1222,24 +1222,24 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
-            /** @description Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`. */
+            /** @description Tool that a text action calls; without it an action is `{"name": …, "input": {…}}`. */
             action_tool?: string;
-            /** @description Argument of that tool that the text becomes. */
+            /** @description Argument of that tool that takes the text. */
             action_field?: string;
-            /** @description An action that the service takes. */
+            /** @description An action that the service accepts. */
             example_action: unknown;
             /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
             vocabulary?: string[];
             /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
             actions?: unknown[];
             /**
-             * @description The same task and calls give the same episode. Where false, a seed is refused.
+             * @description The same task and calls give the same episode. If false, a seed is refused.
              * @default true
              */
             seed?: boolean;
         };
         PingFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1289,13 +1289,13 @@ export interface components {
              */
             timeout_ms?: number;
             /**
-             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @description Maximum requests to the service at a time; others wait for up to 30 s.
              * @default 128
              */
             connections?: number;
             /** @description Its id on the other server. */
             env_id: string;
-            /** @description Its configuration there; every session describes and plays it under this one. */
+            /** @description Its configuration there, for all sessions. */
             config?: {
                 [key: string]: unknown;
             };
@@ -1315,11 +1315,11 @@ export interface components {
             policy?: string;
             /** @default 1 */
             count?: number;
-            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            /** @description Plans that will still be requested, this one included; absent: no limit. */
             turns?: number;
         };
         ReferenceFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1331,7 +1331,7 @@ export interface components {
             policy?: string;
             /** @default 1 */
             count?: number;
-            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            /** @description Plans that will still be requested, this one included; absent: no limit. */
             turns?: number;
         };
         ReferenceItem: {
@@ -1343,12 +1343,12 @@ export interface components {
             policy?: string;
             /** @default 1 */
             count?: number;
-            /** @description How many plans may still be asked for, this one included; absent: as many as you like. */
+            /** @description Plans that will still be requested, this one included; absent: no limit. */
             turns?: number;
         };
         ReferencePlan: {
             policy: string;
-            /** @description Next actions, best first to do; empty when done. */
+            /** @description Next actions in order; empty when there is nothing left to do. */
             actions: unknown[];
         };
         RegisterBody: {
@@ -1360,7 +1360,7 @@ export interface components {
             definition: components["schemas"]["Definition"];
         };
         RegisterFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1399,12 +1399,12 @@ export interface components {
             registered_at: string;
             /** @description Last replacement. */
             replaced_at: string | null;
-            /** @description Whether it is there after a restart: the server was started with `--data`. */
+            /** @description It survives a restart, because the server keeps it with `--data` or `--store`. */
             durable: boolean;
             report: components["schemas"]["CheckReport"];
         };
         RemoveFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1426,7 +1426,7 @@ export interface components {
             env_id: string;
         };
         RenderFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1462,7 +1462,7 @@ export interface components {
             definition: components["schemas"]["Definition"];
         };
         ReplaceFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1528,7 +1528,7 @@ export interface components {
             next: number | null;
         };
         ReplayFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1558,15 +1558,15 @@ export interface components {
             truncated?: boolean;
             info: components["schemas"]["Info"];
         };
-        /** @description What the server answers; `id` is null where the frame had none that could be read. */
+        /** @description The server’s reply; `id` is null if the frame had no readable one. */
         ReplyFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @constant */
             ok: true;
             result: components["schemas"]["Result"] | components["schemas"]["BatchResult"] | components["schemas"]["Pong"] | components["schemas"]["Watching"] | components["schemas"]["NotWatching"];
         } | {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number | null;
             /** @constant */
             ok: false;
@@ -1589,7 +1589,7 @@ export interface components {
             state_key?: boolean;
         };
         ResetFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1635,7 +1635,7 @@ export interface components {
             dynamics_seed?: number | null;
         };
         RestoreFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1690,7 +1690,7 @@ export interface components {
              * @default 10000
              */
             observation_max_length?: number;
-            /** @description Least and greatest reward of one step; unbounded when absent. */
+            /** @description Smallest and largest reward of a step; unbounded when absent. */
             reward_range?: number[];
             /** @description JSON Schema of the configuration: an object with a default for each property. Without it only `max_steps` can be configured. */
             config_schema?: {
@@ -1704,7 +1704,7 @@ export interface components {
             vocabulary?: string[];
             /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
             actions?: unknown[];
-            /** @description JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`. */
+            /** @description JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and optionally `validActions(state)`. */
             source: string | string[];
         };
         Session: {
@@ -1718,13 +1718,13 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
-            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            /** @description Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none. */
             reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
-            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where the first observation identifies the level. */
             level_id?: string;
             /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
             state_key?: string;
@@ -1755,7 +1755,7 @@ export interface components {
             /** @description An exception in the environment ended the episode. */
             failed: boolean;
             success: boolean;
-            /** @description Why the episode ended, by a name among `ends` of the environment. */
+            /** @description Reason why the episode ended, a name among `ends` of the environment. */
             ended_by?: string;
             /** @description The last one; a long one is cut. */
             action?: unknown;
@@ -1779,13 +1779,13 @@ export interface components {
             seed: number | null;
             /** @description Seed of all chance after the start; absent where the generator of `seed` continues. */
             dynamics_seed?: number;
-            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            /** @description Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none. */
             reseeds?: components["schemas"]["Reseed"][];
             /** @description Steps taken in this episode. */
             step: number;
             /** @description Steps after which this episode is cut. */
             max_episode_steps: number;
-            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart. */
+            /** @description Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where the first observation identifies the level. */
             level_id?: string;
             /** @description Names the state of environment and wrappers; present where the session was opened with `state_key`. */
             state_key?: string;
@@ -1823,7 +1823,7 @@ export interface components {
             observation_format: string;
             /** Format: date-time */
             created_at: string;
-            /** @description Estimated memory of the session, and what it may take. */
+            /** @description Estimated memory of the session, and its limit. */
             memory: {
                 bytes: number;
                 limit_bytes: number;
@@ -1844,7 +1844,7 @@ export interface components {
             snapshot_id: string;
         };
         SnapshotFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1878,7 +1878,7 @@ export interface components {
             timeout_ms?: number;
         };
         StepFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -1986,7 +1986,7 @@ export interface components {
              * @default false
              */
             success?: boolean;
-            /** @description Why an episode that ends here has ended, for `info.ended_by`; only where nothing can be done. */
+            /** @description Reason of the end, for `info.ended_by`; only in states without transitions. */
             ended_by?: string;
             /** @description Action → outcomes. An action that is not listed is invalid in this state; a state without transitions ends the episode. */
             transitions?: {
@@ -1997,7 +1997,7 @@ export interface components {
             records: components["schemas"]["TrajectoryRecord"][];
         };
         TrajectoryFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -2036,7 +2036,7 @@ export interface components {
             wrappers?: components["schemas"]["WrapperChoice"][];
             seed?: number | null;
             dynamics_seed?: number;
-            /** @description Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none. */
+            /** @description Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none. */
             reseeds?: components["schemas"]["Reseed"][];
             options?: {
                 [key: string]: unknown;
@@ -2050,7 +2050,7 @@ export interface components {
             info: components["schemas"]["Info"];
         };
         UnwatchFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -2062,7 +2062,7 @@ export interface components {
             valid_actions: string[] | null;
         };
         ValidActionsFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -2078,7 +2078,7 @@ export interface components {
             session_id: string;
         };
         WatchFrame: {
-            /** @description The caller’s name for the frame. */
+            /** @description Id of the frame, chosen by the caller. */
             id: string | number;
             /** @description The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent. */
             traceparent?: string;
@@ -2099,10 +2099,10 @@ export interface components {
              */
             offset?: number;
         };
-        /** @description Sessions as they stand. The first answer has all that are to be seen, later ones what changed. */
+        /** @description Current sessions. The first reply has all visible ones, later replies have the changes. */
         Watching: {
             sessions: components["schemas"]["SessionCard"][];
-            /** @description Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before. */
+            /** @description Ids of all visible sessions, newest first, ended ones last; absent if unchanged. */
             order?: string[];
         };
         /** @description A service of yours that answers `POST {url}/reset|step|close`. */
@@ -2134,7 +2134,7 @@ export interface components {
              * @default 10000
              */
             observation_max_length?: number;
-            /** @description Least and greatest reward of one step; unbounded when absent. */
+            /** @description Smallest and largest reward of a step; unbounded when absent. */
             reward_range?: number[];
             /** @description JSON Schema of the configuration: an object with a default for each property. Without it only `max_steps` can be configured. */
             config_schema?: {
@@ -2163,18 +2163,18 @@ export interface components {
              */
             timeout_ms?: number;
             /**
-             * @description Most requests to the service at a time; others wait for up to 30 s.
+             * @description Maximum requests to the service at a time; others wait for up to 30 s.
              * @default 128
              */
             connections?: number;
             capabilities?: {
                 /**
-                 * @description The same seed and actions give the same episode. Where false, a seed is refused.
+                 * @description The same seed and actions give the same episode. If false, a seed is refused.
                  * @default true
                  */
                 seed?: boolean;
                 /**
-                 * @description Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.
+                 * @description Every reply has the whole state as plain JSON in `state`, and every step request sends it back; the service stores nothing.
                  * @default false
                  */
                 snapshot?: boolean;
@@ -2298,7 +2298,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Where a session stands */
+            /** @description Get a session */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2454,7 +2454,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description See a session as text, picture or data */
+            /** @description Render a session as text, picture or data */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2494,7 +2494,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Remember the state */
+            /** @description Take a snapshot */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -2536,7 +2536,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Go back to a snapshot */
+            /** @description Restore a snapshot */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2613,7 +2613,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The episode so far */
+            /** @description Get the episode so far */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2651,7 +2651,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Look at an episode step by step */
+            /** @description Get an episode step by step */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2690,7 +2690,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What a reference policy would do */
+            /** @description Ask a reference policy for its next actions */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2725,7 +2725,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The actions that are legal now */
+            /** @description List the actions that are legal now */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2838,7 +2838,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description All about an environment, in its default configuration */
+            /** @description Describe an environment in its default configuration */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2952,7 +2952,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description All about an environment under a configuration and wrappers */
+            /** @description Describe an environment under a configuration and wrappers */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -24,7 +24,7 @@ t.test(
     for (const line of [
       '- `seed` (integer ≥0; `0`): Seed of everything random',
       '- `policy.lora.rank` (integer ≥1; `16`): Rank of the adapters.',
-      '- `tags.<name>.max_turn` (integer ≥1; `5`): Most turns of an episode.',
+      '- `tags.<name>.max_turn` (integer ≥1; `5`): Maximum turns of an episode.',
       '- `rollout.temperature` (≥0; `1`): Divides the logits; 0 is greedy.',
       '- `schedules.clip_high` (keys as in `schedules.entropy_coefficient`): Schedule of `loss.clip_high`.',
     ]) {

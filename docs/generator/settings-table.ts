@@ -21,8 +21,8 @@ export function withSettings(page: string): string {
 
 function listOf(names: readonly string[]): string {
   const lines = names.map(name => {
-    const { default: value, help, choices } = DECLARATIONS[name as keyof typeof DECLARATIONS];
-    const shown = value === '' ? '' : ` (${code(value)})`;
+    const { default: value, help, choices, unset } = DECLARATIONS[name as keyof typeof DECLARATIONS];
+    const shown = value === '' ? (unset === 'none' ? '' : ` (${unset})`) : ` (${code(value)})`;
     return wrapped(
       `- ${code(`--${flagOf(name)}`)}${shown}: ${help}${choices ? `: ${choices.join(', ')}` : ''}\n`,
     );

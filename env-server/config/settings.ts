@@ -28,7 +28,7 @@ export interface Settings extends SessionLimits, RegistrationLimits, GuardSettin
   readonly logLevel: LogLevel;
   readonly bodyLimitBytes: number;
   readonly maxBatchItems: number;
-  /** Most connections of each process. */
+  /** Maximum connections of each process. */
   readonly maxConnections: number;
   readonly maxFramesInFlight: number;
   readonly stepTimeoutMs: number;
@@ -79,6 +79,8 @@ export interface EnvironmentSettings {
 export interface SettingDeclaration<T> {
   readonly default: T;
   readonly help: string;
+  /** Describes an empty default. */
+  readonly unset?: string;
   /** Smallest value of a number. */
   readonly minimum?: number;
   readonly maximum?: number;
@@ -95,7 +97,7 @@ const count = (value: number, help: string): SettingDeclaration<number> => ({
   integer: true,
 });
 
-const text = (help: string): SettingDeclaration<string> => ({ default: '', help });
+const text = (help: string, unset = 'none'): SettingDeclaration<string> => ({ default: '', help, unset });
 
 const bytes = (help: string): SettingDeclaration<number> => ({ default: 0, help, minimum: 0, integer: true });
 
@@ -111,7 +113,8 @@ export const SETTINGS: Declarations<Settings> = {
   port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, ...PORT_RANGE },
   tokens: text('JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token'),
   allowedHosts: text(
-    'further names for the header Host, separated by commas, e.g. *.example.org; * for any (the default beyond loopback)',
+    'further names for the header Host, separated by commas, e.g. *.example.org; * for any',
+    'on loopback none, else any',
   ),
   corsOrigins: text('origins with pages that may use the server, separated by commas; * for all'),
   data: text('folder that keeps custom environments and sessions over a restart'),
@@ -127,32 +130,32 @@ export const SETTINGS: Declarations<Settings> = {
     maximum: MAX_REPLICAS,
   },
   logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
-  bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame'),
-  maxBatchItems: count(4096, 'most items of one batch'),
-  maxConnections: count(10_000, 'most connections of each process'),
-  maxFramesInFlight: count(1024, 'most unanswered frames of one WebSocket'),
-  maxSessions: count(100_000, 'most open sessions'),
-  maxSessionsPerClient: count(100_000, 'most open sessions of one token'),
-  maxSessionsPerEnvironment: count(100_000, 'most open sessions of one environment'),
-  maxBytes: bytes('most memory of all sessions, in bytes; 0 for 40 % of the heap limit of each process'),
+  bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame, in bytes'),
+  maxBatchItems: count(4096, 'maximum items of one batch'),
+  maxConnections: count(10_000, 'maximum connections of each process'),
+  maxFramesInFlight: count(1024, 'maximum unanswered frames of one WebSocket'),
+  maxSessions: count(100_000, 'maximum open sessions'),
+  maxSessionsPerClient: count(100_000, 'maximum open sessions of one token'),
+  maxSessionsPerEnvironment: count(100_000, 'maximum open sessions of one environment'),
+  maxBytes: bytes('maximum memory of all sessions, in bytes; 0 for 40 % of the heap limit of each process'),
   maxBytesPerClient: bytes(
-    'most memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit in each process',
+    'maximum memory of the sessions of one token, in bytes; 0 for 30 % of the heap limit of each process',
   ),
-  maxBytesPerSession: bytes('most memory of one session, in bytes; 0 for a 64th of the heap limit'),
-  maxCustomEnvironments: count(1000, 'most custom environments'),
+  maxBytesPerSession: bytes('maximum memory of one session, in bytes; 0 for a 64th of the heap limit'),
+  maxCustomEnvironments: count(1000, 'maximum custom environments'),
   maxCustomEnvironmentsPerClient: {
     default: 0,
-    help: 'most custom environments of one token; 0 for three quarters of all',
+    help: 'maximum custom environments of one token; 0 for three quarters of all',
     minimum: 0,
     integer: true,
   },
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires'),
-  lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires'),
-  goneSeconds: seconds(3600, 'how long ids of ended sessions answer 410 before 404'),
+  lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires, idle or not'),
+  goneSeconds: seconds(3600, 'how long the id of an ended session gets 410, then 404'),
   stepTimeoutMs: count(60_000, 'how long a client waits for one operation'),
   scriptWorkers: count(2, 'threads that run script environments'),
-  scriptTimeMs: count(200, 'most processor time of a script environment for one reset or step'),
-  scriptMemoryMb: count(32, 'most memory of a script environment in each thread'),
+  scriptTimeMs: count(200, 'processor time limit of a script environment for one reset or step'),
+  scriptMemoryMb: count(32, 'memory limit of a script environment in each thread'),
   scriptOutputLength: count(
     262_144,
     'longest state, observation and info of a script environment, in characters',
@@ -162,7 +165,8 @@ export const SETTINGS: Declarations<Settings> = {
     'largest state, observation, info or list of valid actions that a script or remote environment gives, in bytes',
   ),
   headerKeyFile: text(
-    'file of the key that encrypts headers of remote environments; default: headers.key in --data',
+    'file of the key that encrypts headers of remote environments',
+    'headers.key in --data',
   ),
   allowedSecretVariables: {
     default: 'RAGEN_SECRET_*',
@@ -170,9 +174,9 @@ export const SETTINGS: Declarations<Settings> = {
   },
   remoteHosts: {
     default: '*',
-    help: 'hosts of remote environments, separated by commas, e.g. *.example.org',
+    help: 'hosts that remote environments may use, separated by commas, e.g. *.example.org',
   },
-  remoteNetworks: text('private networks of remote environments, e.g. 127.0.0.1/32,10.1.0.0/16'),
+  remoteNetworks: text('private networks that remote environments may use, e.g. 127.0.0.1/32,10.1.0.0/16'),
   heartbeatSeconds: { default: 30, help: 'time between pings to WebSocket clients', minimum: 0.01 },
   drainSeconds: seconds(0, 'time after SIGTERM in which open sessions continue'),
   graceSeconds: seconds(10, 'time for operations in flight to finish when the server ends'),
@@ -182,39 +186,37 @@ export const SETTINGS: Declarations<Settings> = {
   ),
   durability: {
     default: 'journal',
-    help: 'what of sessions survives kill -9: everything acknowledged (journal), also after a power cut (fsync) or the loss of the primary of --store (replicated), the last checkpoint, or nothing',
+    help: 'what kill -9 leaves of sessions: everything acknowledged (journal; fsync: also after a power cut; replicated: also when the primary of --store is lost), the last checkpoint, or nothing',
     choices: DURABILITIES,
   },
   journalMaxMb: {
     default: 256,
-    help: 'most megabytes of the journal of each process',
+    help: 'maximum size of the journal of each process, in megabytes',
     minimum: 0.1,
   },
 };
 
-/** The most that a player of DeepCoder may ask for. */
+/** Upper bound of a limit that players of DeepCoder set. */
 const ceiling = (variable: string, what: string, may: string): SettingDeclaration<number> =>
   count(
     DEEPCODER_DEFAULTS[`RAGEN_DEEPCODER_${variable}` as DeepCoderVariable],
-    `most ${what} that players of DeepCoder may ${may}`,
+    `maximum ${what} that players of DeepCoder may ${may}`,
   );
 
 /** Every setting of environments; an empty one does not set its variable. */
 export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
-  dataDir: text(
-    'folder of data files of environments (`config.data`); default: anywhere, or with --tokens nowhere',
-  ),
+  dataDir: text('folder of data files of environments (`config.data`)', 'anywhere; with --tokens nowhere'),
   retrieverHosts: text('hosts of retrieval services of SearchQA, separated by commas'),
   leanHosts: text('hosts of Kimina servers of Lean, separated by commas'),
   leanApiKey: text('key for the Kimina server; prefer the variable to the flag'),
-  lean: text('path of lean; default: PATH or ~/.elan'),
+  lean: text('path of lean', 'PATH or ~/.elan'),
   leanMemoryMb: count(DEFAULT_LEAN_MEMORY_MB, 'memory of one check by lean, in MiB'),
   leanRepl: text('command that starts the Lean REPL, e.g. "lake env repl"'),
   leanReplDir: text('folder in which the Lean REPL is started'),
-  deepcoderPython: text('Python that runs programs of DeepCoder; default: python3'),
+  deepcoderPython: text('Python that runs DeepCoder programs', 'python3'),
   deepcoderUnisolated: {
     default: '0',
-    help: '1 runs programs of DeepCoder without isolation',
+    help: '1 runs DeepCoder programs without isolation',
     choices: ['0', '1'],
   },
   deepcoderMaxCpuSeconds: ceiling('MAX_CPU_SECONDS', 'processor seconds', 'give a test'),
@@ -225,23 +227,23 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
   deepcoderMaxTests: ceiling('MAX_TESTS', 'tests', 'bring along'),
   deepcoderSlots: {
     default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_SLOTS,
-    help: 'programs of DeepCoder at once; 0 for one on each core',
+    help: 'DeepCoder programs that run at once; 0 for one on each core',
     minimum: 0,
     integer: true,
   },
   deepcoderGuestSlots: {
     default: DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_GUEST_SLOTS,
-    help: 'further programs of DeepCoder, for tokens that have none running',
+    help: 'further DeepCoder programs at once, for tokens that have none running',
     minimum: 0,
     integer: true,
   },
   deepcoderQueueLength: count(
     DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_LENGTH,
-    'most programs of DeepCoder of one token that wait to be run',
+    'maximum DeepCoder programs of one token that wait',
   ),
   deepcoderQueueSeconds: count(
     DEEPCODER_DEFAULTS.RAGEN_DEEPCODER_QUEUE_SECONDS,
-    'longest that a program of DeepCoder waits to be run',
+    'maximum wait of a DeepCoder program',
   ),
 };
 

@@ -31,9 +31,9 @@ const MAX_RESPONSE_LENGTH = 100_000;
 const optionsSchema = closed({
   think: Type.Boolean({
     default: true,
-    description: 'Whether <think>…</think> must stand before the answer.',
+    description: 'Requires <think>…</think> before the answer.',
   }),
-  max_actions: integerSetting(5, [1, 100], 'Actions done of one answer; further ones are dropped.'),
+  max_actions: integerSetting(5, [1, 100], 'Maximum actions of one answer; further ones are dropped.'),
   format_penalty: numberSetting(
     -0.1,
     [-1e6, 0],

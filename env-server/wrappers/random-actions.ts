@@ -7,14 +7,14 @@ import { numberSetting } from '../environments/core/setting-fields.ts';
 import { altered, describeWith, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
 
 const optionsSchema = closed({
-  probability: numberSetting(0.1, [0, 1], 'Chance that a random action is done.'),
+  probability: numberSetting(0.1, [0, 1], 'Probability of a random action.'),
 });
 type Options = Static<typeof optionsSchema>;
 
 /** Makes any environment stochastic; `info.executed_action` says what was done. */
 export const randomActions: Wrapper = {
   name: 'random_actions',
-  title: 'Now and then does a uniformly random action instead of the chosen one.',
+  title: 'Replaces the chosen action by a uniformly random one, with a probability.',
   optionsSchema,
   wrap(environment, options) {
     const { probability } = options as Options;

@@ -7,7 +7,7 @@ import { nested, stepInner, type Wrapper } from './layer.ts';
 const optionsSchema = closed({
   observations: Type.Boolean({
     default: false,
-    description: 'Whether the text observation before every step is recorded as well.',
+    description: 'Also records the text observation before every step.',
   }),
 });
 type Options = Static<typeof optionsSchema>;

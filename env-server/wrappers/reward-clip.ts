@@ -3,8 +3,8 @@ import { closed, Type } from '../../shared/schema/type.ts';
 import { UnfitWrapper, type Wrapper, withReward } from './layer.ts';
 
 const optionsSchema = closed({
-  min: Type.Number({ default: -1, description: 'Least reward of a step.' }),
-  max: Type.Number({ default: 1, description: 'Greatest reward of a step.' }),
+  min: Type.Number({ default: -1, description: 'Smallest reward of a step.' }),
+  max: Type.Number({ default: 1, description: 'Largest reward of a step.' }),
 });
 type Options = Static<typeof optionsSchema>;
 

@@ -3,7 +3,7 @@ import { closed, Type } from '../../shared/schema/type.ts';
 import { type Wrapper, withReward } from './layer.ts';
 
 const optionsSchema = closed({
-  factor: Type.Number({ minimum: -1e6, maximum: 1e6, description: 'What rewards are multiplied by.' }),
+  factor: Type.Number({ minimum: -1e6, maximum: 1e6, description: 'Factor.' }),
 });
 type Options = Static<typeof optionsSchema>;
 

@@ -4,13 +4,13 @@ import { numberSetting } from '../environments/core/setting-fields.ts';
 import { type Wrapper, withReward } from './layer.ts';
 
 const optionsSchema = closed({
-  penalty: numberSetting(0.01, [0, 1e6], 'What every step costs.'),
+  penalty: numberSetting(0.01, [0, 1e6], 'Subtracted from the reward of every step.'),
 });
 type Options = Static<typeof optionsSchema>;
 
 export const stepPenalty: Wrapper = {
   name: 'step_penalty',
-  title: 'Takes something off the reward of every step.',
+  title: 'Subtracts a penalty from the reward of every step.',
   optionsSchema,
   wrap(environment, options) {
     const { penalty } = options as Options;

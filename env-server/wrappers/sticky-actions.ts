@@ -5,7 +5,7 @@ import { numberSetting } from '../environments/core/setting-fields.ts';
 import { describeWith, nested, stepInner, type Wrapper } from './layer.ts';
 
 const optionsSchema = closed({
-  probability: numberSetting(0.25, [0, 1], 'Chance that the action before is done again.'),
+  probability: numberSetting(0.25, [0, 1], 'Probability of repeating the previous action.'),
 });
 type Options = Static<typeof optionsSchema>;
 /** The last valid action that was done. */
@@ -14,7 +14,7 @@ type StickyState = { readonly last: Json };
 /** Sticky actions (Machado et al. 2018); `info.executed_action` says what was done. */
 export const stickyActions: Wrapper = {
   name: 'sticky_actions',
-  title: 'Now and then does the previous action again instead of the chosen one.',
+  title: 'Repeats the previous action instead of the chosen one, with a probability.',
   optionsSchema,
   wrap(environment, options) {
     const { probability } = options as Options;

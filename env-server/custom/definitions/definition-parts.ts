@@ -136,7 +136,7 @@ export const behavior = {
     Type.Array(Type.Number(REWARD), {
       minItems: 2,
       maxItems: 2,
-      description: 'Least and greatest reward of one step; unbounded when absent.',
+      description: 'Smallest and largest reward of a step; unbounded when absent.',
     }),
   ),
   config_schema: Type.Optional(

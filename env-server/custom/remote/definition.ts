@@ -56,7 +56,7 @@ const access = {
       minimum: 1,
       maximum: MAX_REQUESTS,
       default: DEFAULT_CONNECTIONS,
-      description: 'Most requests to the service at a time; others wait for up to 30 s.',
+      description: 'Maximum requests to the service at a time; others wait for up to 30 s.',
     }),
   ),
 };
@@ -71,10 +71,10 @@ export const WebhookDefinition = closed(
     ...access,
     capabilities: Type.Optional(
       closed({
-        seed: flag(true, 'The same seed and actions give the same episode. Where false, a seed is refused.'),
+        seed: flag(true, 'The same seed and actions give the same episode. If false, a seed is refused.'),
         snapshot: flag(
           false,
-          'Every reply has the whole state as plain JSON in `state`, and every step request brings it back; the service keeps nothing.',
+          'Every reply has the whole state as plain JSON in `state`, and every step request sends it back; the service stores nothing.',
         ),
         valid_actions: flag(false, 'Every reply lists the actions that are legal now in `valid_actions`.'),
       }),
@@ -93,9 +93,7 @@ export const RagenDefinition = closed(
     protocol: Type.Literal('ragen'),
     ...access,
     env_id: Type.String({ minLength: 1, maxLength: NAME_LENGTH, description: 'Its id on the other server.' }),
-    config: Type.Optional(
-      bag('Its configuration there; every session describes and plays it under this one.'),
-    ),
+    config: Type.Optional(bag('Its configuration there, for all sessions.')),
     wrappers: Type.Optional(Wrappers),
     title: Type.Optional(about.title),
     tags: about.tags,
@@ -121,18 +119,18 @@ export const OpenEnvDefinition = closed(
       }),
     ),
     action_field: name(
-      'Field of the service’s action that a text action goes into; otherwise actions are objects.',
+      'Field of the service’s action that takes a text action; without it actions are objects.',
     ),
     observation_field: name(
-      'Field of its observation that is shown as text; otherwise the whole observation as JSON.',
+      'Field of its observation that is shown as text; without it the whole observation is shown as JSON.',
     ),
     tools: flag(
       false,
       'Actions call its MCP tools: `{"name": …, "input": {…}}`. The service lists them at `POST {url}/mcp`.',
     ),
-    example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    example_action: Type.Unsafe<Json>({ description: 'An action that the service accepts.' }),
     ...wordLists,
-    seed: flag(false, 'The service keeps to a seed. Where false, a seed is refused.'),
+    seed: flag(false, 'The service is deterministic under a seed. If false, a seed is refused.'),
   },
   { title: 'OpenEnvDefinition', description: 'A service that speaks the protocol of OpenEnv.' },
 );
@@ -143,13 +141,13 @@ export const OrsDefinition = closed(
     kind: Type.Literal('remote'),
     protocol: Type.Literal('ors'),
     ...access,
-    env_name: name('Its name there; omitted for a service with paths that name no environment.'),
+    env_name: name('Its name there; omit it for a service with paths that name no environment.'),
     split: Type.Optional(
       Type.String({
         minLength: 1,
         maxLength: NAME_LENGTH,
         default: 'train',
-        description: 'Its tasks are played unless a session says otherwise; a seed chooses one.',
+        description: 'The default split; a session can choose another. A seed chooses the task.',
       }),
     ),
     title: Type.Optional(about.title),
@@ -157,11 +155,11 @@ export const OrsDefinition = closed(
     tags: about.tags,
     instruction: Type.Optional(task.instruction),
     max_episode_steps: task.max_episode_steps,
-    action_tool: name('Tool that a text action calls; otherwise an action is `{"name": …, "input": {…}}`.'),
-    action_field: name('Argument of that tool that the text becomes.'),
-    example_action: Type.Unsafe<Json>({ description: 'An action that the service takes.' }),
+    action_tool: name('Tool that a text action calls; without it an action is `{"name": …, "input": {…}}`.'),
+    action_field: name('Argument of that tool that takes the text.'),
+    example_action: Type.Unsafe<Json>({ description: 'An action that the service accepts.' }),
     ...wordLists,
-    seed: flag(true, 'The same task and calls give the same episode. Where false, a seed is refused.'),
+    seed: flag(true, 'The same task and calls give the same episode. If false, a seed is refused.'),
   },
   { title: 'OrsDefinition', description: 'A service that speaks the Open Reward Standard.' },
 );

@@ -18,7 +18,7 @@ export const ScriptDefinition = closed(
       ],
       {
         description:
-          'JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and, if it likes, `validActions(state)`.',
+          'JavaScript, whole or line by line, with the functions `reset(config, rng, options)`, `step(state, action, rng)`, `observe(state)` and optionally `validActions(state)`.',
       },
     ),
   },

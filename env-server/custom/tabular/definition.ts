@@ -33,9 +33,7 @@ const TabularState = closed(
       Type.Boolean({ default: false, description: 'An episode that ends here is a success.' }),
     ),
     ended_by: Type.Optional(
-      EndName(
-        'Why an episode that ends here has ended, for `info.ended_by`; only where nothing can be done.',
-      ),
+      EndName('Reason of the end, for `info.ended_by`; only in states without transitions.'),
     ),
     transitions: Type.Optional(
       Type.Record(Type.String(), Type.Array(TabularOutcome, { minItems: 1, maxItems: 1000 }), {

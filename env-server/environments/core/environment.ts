@@ -161,7 +161,7 @@ export interface EnvironmentSpec {
   readonly observationSpace: Space;
   readonly actionSpace: Space;
   readonly observationFormats: readonly ObservationFormat[];
-  /** Least and greatest reward of one step; ±Infinity where unbounded. */
+  /** Smallest and largest reward of a step; ±Infinity where unbounded. */
   readonly rewardRange: readonly [number, number];
   /** Mean return at which the environment counts as solved. */
   readonly rewardThreshold?: number;

@@ -48,7 +48,7 @@ const count = (fallback: number, description: string) =>
 
 const configSchema = closed({
   min_nums: count(3, 'Fewest numbers of a generated puzzle.'),
-  max_nums: count(4, 'Most numbers of a generated puzzle.'),
+  max_nums: count(4, 'Maximum numbers of a generated puzzle.'),
   max_number: integerSetting(99, [1, 1000], 'Greatest number.'),
   max_target: integerSetting(100, [1, 1_000_000], 'Greatest target.'),
   operators: choiceSetting(

@@ -93,11 +93,11 @@ const CheckReport = Type.Object(
     ),
     warnings: Type.Optional(
       Type.Array(Type.String(), {
-        description: 'What is odd but may be meant so, e.g. states that no episode comes to.',
+        description: 'Odd but allowed properties, e.g. states that no episode reaches.',
       }),
     ),
   },
-  { title: 'CheckReport', description: 'What an environment owes its players and does not keep.' },
+  { title: 'CheckReport', description: 'Rules of the environment contract that an environment breaks.' },
 );
 
 const Registration = Type.Object(
@@ -111,7 +111,7 @@ const Registration = Type.Object(
     registered_at: Type.String({ format: 'date-time' }),
     replaced_at: nullable(Type.String({ format: 'date-time' }), 'Last replacement.'),
     durable: Type.Boolean({
-      description: 'Whether it is there after a restart: the server was started with `--data`.',
+      description: 'It survives a restart, because the server keeps it with `--data` or `--store`.',
     }),
     report: CheckReport,
   },
@@ -168,7 +168,7 @@ export const replace = serverOperation({
   scope: 'register',
   summary: 'Replace an environment of your own',
   description:
-    'Checked like a registration. Sessions that are open continue with the old definition. Where results are to be compared, register a new version instead.',
+    'Checked like a registration. Open sessions continue with the old definition. To keep results comparable, register a new version instead.',
   keyed: true,
   plays: true,
   audited: 'replace',
@@ -197,7 +197,7 @@ export const remove = serverOperation({
   scope: 'register',
   summary: 'Remove an environment of your own',
   description:
-    'Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Those that others have composed from it can no longer be played.',
+    'Refused with `environment_in_use` while sessions play it or its owner has environments composed from it. Environments that others composed from it can no longer be played.',
   audited: 'remove',
   problems: ['unknown_environment', 'builtin_environment', 'environment_in_use', 'step_timeout'],
   params: { env_id: EnvId },
@@ -214,7 +214,7 @@ export const checkOperation = serverOperation({
   path: '/v1/envs/{env_id}/check',
   scope: 'register',
   summary: 'Check whether an environment keeps its contract',
-  description: 'Plays some episodes with sensible and senseless actions and reports what was found.',
+  description: 'Plays episodes with valid and invalid actions and reports findings.',
   plays: true,
   problems: ['unknown_environment'],
   params: { env_id: EnvId },
@@ -230,7 +230,7 @@ export const getDefinition = serverOperation({
   path: '/v1/envs/{env_id}/definition',
   scope: 'register',
   summary: 'The definition of an environment of your own',
-  description: 'As it was registered, save for the values of `headers`.',
+  description: 'As registered, without the values of `headers`.',
   revalidated: true,
   problems: ['unknown_environment', 'builtin_environment'],
   params: { env_id: EnvId },

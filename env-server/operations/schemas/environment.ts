@@ -72,7 +72,7 @@ export const EnvironmentDocument = Type.Object(
     action_space: SpaceDocument,
     observation_formats: Type.Array(Type.String()),
     reward_range: Type.Array(Type.Union([Type.Number(), Type.Null()]), {
-      description: 'Least and greatest reward of a step; null where unbounded.',
+      description: 'Smallest and largest reward of a step; null where unbounded.',
       minItems: 2,
       maxItems: 2,
     }),
@@ -97,7 +97,7 @@ export const EnvironmentDocument = Type.Object(
         { summary: Type.String() },
         {
           additionalProperties: true,
-          description: 'What this machine offers the environment, e.g. the isolation in force.',
+          description: 'What this machine offers the environment, e.g. its isolation.',
         },
       ),
     ),

@@ -29,7 +29,7 @@ export const Observation = Type.Unsafe<SeenObservation>(
 export const Info = Type.Unsafe<{ [key: string]: unknown }>({
   type: 'object',
   title: 'Info',
-  description: 'Of a step: what happened, the environment’s own keys included. Empty after a reset.',
+  description: 'Details of a step, with the environment’s own keys. Empty after a reset.',
   additionalProperties: true,
   properties: {
     success: Type.Boolean({ description: 'The task is solved.' }),
@@ -37,7 +37,7 @@ export const Info = Type.Unsafe<{ [key: string]: unknown }>({
     action_is_effective: Type.Boolean({ description: 'The action changed the state.' }),
     ended_by: Type.String({
       description:
-        'In the step that ends the episode: why, by a name among `ends` of the environment, e.g. `time_limit`.',
+        'In the step that ends the episode: the reason, a name among `ends` of the environment, e.g. `time_limit`.',
     }),
   },
 });
@@ -46,7 +46,7 @@ export const Reseeds = Type.Array(
   Type.Object({ step: Type.Integer(), dynamics_seed: Type.Integer() }, { title: 'Reseed' }),
   {
     description:
-      'Changes of the random stream in mid-episode: from the step after `step` on, chance is that of `dynamics_seed`. Absent where there are none.',
+      'Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none.',
   },
 );
 const StateKey = Type.String({
@@ -71,7 +71,7 @@ const sessionProperties = {
   level_id: Type.Optional(
     Type.String({
       description:
-        'Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where its first observation tells levels apart.',
+        'Names the level of an episode at step 0: equal for levels that the environment counts as the same, such as mirror images; absent where the first observation identifies the level.',
     }),
   ),
   state_key: Type.Optional(StateKey),
@@ -111,7 +111,7 @@ export const SessionDetail = Type.Object(
     created_at: Type.String({ format: 'date-time' }),
     memory: Type.Object(
       { bytes: Type.Integer(), limit_bytes: Type.Integer() },
-      { description: 'Estimated memory of the session, and what it may take.' },
+      { description: 'Estimated memory of the session, and its limit.' },
     ),
     persistence: Type.Optional(
       Type.Object(
@@ -174,7 +174,9 @@ export type Rendering = Static<typeof Rendering>;
 export const ReferencePlan = Type.Object(
   {
     policy: Type.String(),
-    actions: Type.Array(Type.Unknown(), { description: 'Next actions, best first to do; empty when done.' }),
+    actions: Type.Array(Type.Unknown(), {
+      description: 'Next actions in order; empty when there is nothing left to do.',
+    }),
   },
   { title: 'ReferencePlan' },
 );

@@ -63,7 +63,7 @@ export const SessionCard = Type.Object(
     failed: Type.Boolean({ description: 'An exception in the environment ended the episode.' }),
     success: Type.Boolean(),
     ended_by: Type.Optional(
-      Type.String({ description: 'Why the episode ended, by a name among `ends` of the environment.' }),
+      Type.String({ description: 'Reason why the episode ended, a name among `ends` of the environment.' }),
     ),
     action: Type.Optional(Type.Unknown({ description: 'The last one; a long one is cut.' })),
     text: Type.String({ description: 'The observation as text; a long one is cut.' }),

@@ -80,7 +80,7 @@ export const get = sessionOperation({
   name: 'get',
   method: 'GET',
   path: '/v1/sessions/{session_id}',
-  summary: 'Where a session stands',
+  summary: 'Get a session',
   plays: true,
   result: SessionDetail,
   handle(session) {
@@ -221,7 +221,7 @@ export const close = serverOperation({
   path: '/v1/sessions/{session_id}',
   status: 204,
   summary: 'Close a session',
-  description: 'Does not wait for a step in flight. Closing twice is fine.',
+  description: 'Does not wait for a step in flight. Closing twice has no effect.',
   problems: ['unknown_session'],
   params: { session_id: SessionId },
   result: Type.Null(),

@@ -43,7 +43,7 @@ export const render = sessionOperation({
   name: 'render',
   method: 'GET',
   path: '/v1/sessions/{session_id}/render',
-  summary: 'See a session as text, picture or data',
+  summary: 'Render a session as text, picture or data',
   description:
     'Over REST the text, the PNG or the JSON itself; in frames and batches an object, PNG in base64.',
   plays: true,

@@ -11,7 +11,7 @@ export const snapshot = sessionOperation({
   method: 'POST',
   path: '/v1/sessions/{session_id}/snapshot',
   status: 201,
-  summary: 'Remember the state',
+  summary: 'Take a snapshot',
   description: 'State and random generator; restoring gives the same future. Lives as long as the session.',
   keyed: true,
   problems: [
@@ -38,7 +38,7 @@ export const restore = sessionOperation({
   name: 'restore',
   method: 'POST',
   path: '/v1/sessions/{session_id}/restore',
-  summary: 'Go back to a snapshot',
+  summary: 'Restore a snapshot',
   description:
     'Under a new `episode_id`; random draws come out as they did, unless `dynamics_seed` gives it another stream.',
   keyed: true,

@@ -101,7 +101,7 @@ export const validActions = sessionOperation({
   name: 'valid_actions',
   method: 'GET',
   path: '/v1/sessions/{session_id}/valid-actions',
-  summary: 'The actions that are legal now',
+  summary: 'List the actions that are legal now',
   plays: true,
   result: ValidActions,
   handle: ({ variant, episode }) =>
@@ -115,8 +115,8 @@ export const reference = sessionOperation({
   name: 'reference',
   method: 'POST',
   path: '/v1/sessions/{session_id}/reference',
-  summary: 'What a reference policy would do',
-  description: 'The next actions from the current state, as if nothing random interfered. Steps nothing.',
+  summary: 'Ask a reference policy for its next actions',
+  description: 'The next actions from the current state, assuming no chance events. Takes no step.',
   plays: true,
   problems: ['unknown_reference'],
   body: {
@@ -126,7 +126,7 @@ export const reference = sessionOperation({
       Type.Integer({
         minimum: 1,
         maximum: MAX_ACTIONS,
-        description: 'How many plans may still be asked for, this one included; absent: as many as you like.',
+        description: 'Plans that will still be requested, this one included; absent: no limit.',
       }),
     ),
   },

@@ -17,7 +17,7 @@ export const trajectory = sessionOperation({
   name: 'trajectory',
   method: 'GET',
   path: '/v1/sessions/{session_id}/trajectory',
-  summary: 'The episode so far',
+  summary: 'Get the episode so far',
   description:
     'Seed, options, every action and its result. Over REST as JSON Lines, a record a line; replaying the actions gives the same states.',
   plays: true,
@@ -79,7 +79,7 @@ export const replay = serverOperation({
   name: 'replay',
   method: 'GET',
   path: '/v1/sessions/{session_id}/replay',
-  summary: 'Look at an episode step by step',
+  summary: 'Get an episode step by step',
   description:
     'Every step with the state as plain JSON, of a session that is open or ended within the last minute. The session is neither stepped nor kept from expiring.',
   plays: true,

@@ -63,7 +63,7 @@ interface Schemas {
   [name: string]: Document;
 }
 
-const ID = { type: ['string', 'integer'], description: 'The caller’s name for the frame.' };
+const ID = { type: ['string', 'integer'], description: 'Id of the frame, chosen by the caller.' };
 const OF_EVERY_FRAME = {
   id: ID,
   traceparent: {
@@ -77,7 +77,7 @@ const BATCH_PROPERTIES = {
   wait: {
     type: 'integer',
     minimum: 1,
-    description: 'Answer when this many items are ready; the rest is named in `pending` and continues.',
+    description: 'Answer when this many items are ready; `pending` names the others, which continue.',
   },
 };
 const FAILURE = { type: 'object', required: ['ok', 'error'] };
@@ -101,7 +101,7 @@ export function frameSchemas(emit: Emit): Schemas {
     },
     ...watchFrames(emit),
     Frame: {
-      description: 'What a client sends on the WebSocket.',
+      description: 'A client’s message on the WebSocket.',
       oneOf: [
         ...names.map(name => `${name}Frame`),
         'BatchFrame',
@@ -197,7 +197,7 @@ function batchSchemas(items: readonly string[]): Schemas {
 
 function replyFrame(): Document {
   return {
-    description: 'What the server answers; `id` is null where the frame had none that could be read.',
+    description: 'The server’s reply; `id` is null if the frame had no readable one.',
     oneOf: [
       {
         type: 'object',
@@ -229,8 +229,7 @@ function watchFrames(emit: Emit): Schemas {
     WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
     UnwatchFrame: frame({ op: { type: 'string', const: 'unwatch' } }, []),
     Watching: {
-      description:
-        'Sessions as they stand. The first answer has all that are to be seen, later ones what changed.',
+      description: 'Current sessions. The first reply has all visible ones, later replies have the changes.',
       type: 'object',
       required: ['sessions'],
       properties: {
@@ -238,8 +237,7 @@ function watchFrames(emit: Emit): Schemas {
         order: {
           type: 'array',
           items: { type: 'string' },
-          description:
-            'Ids of all sessions that are to be seen, newest first, the ended ones last; absent where they are as before.',
+          description: 'Ids of all visible sessions, newest first, ended ones last; absent if unchanged.',
         },
       },
     },

@@ -43,7 +43,7 @@ const FilterConfig = section({
   loss_scaling: choice(FILTER_LOSS_SCALINGS, 'none'),
   /** Fills the batch after the filter. */
   fill: choice(['none', ...FILTER_FILLS], 'none'),
-  /** Most extra collections (`refill`). */
+  /** Maximum extra collections (`refill`). */
   refill_rounds: positive(4),
 });
 

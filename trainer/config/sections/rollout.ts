@@ -11,11 +11,11 @@ export const TagSettings = closed({
   env_id: Type.String({ minLength: 1 }),
   /** Configuration of the environment. */
   config: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
-  /** Most turns of an episode. */
+  /** Maximum turns of an episode. */
   max_turn: positive(5),
-  /** Most actions in one response. */
+  /** Maximum actions in one response. */
   max_actions_per_turn: positive(2),
-  /** Most actions of an episode. */
+  /** Maximum actions of an episode. */
   max_actions_per_traj: positive(10),
   /** Best known success under these caps, for reports. */
   optimum_success: orNull(Type.Number({ minimum: 0, maximum: 1 })),
@@ -80,7 +80,7 @@ const AdaptiveCurriculum = closed({
 const LevelReplay = closed({
   /** Share of an iteration's groups that replay levels. */
   share: share(0.5),
-  /** Most levels to remember. */
+  /** Maximum levels to remember. */
   capacity: positive(1024),
   /** Temperature of the ranks; near 0 only the best levels are replayed. */
   temperature: aboveZero(0.3),
@@ -107,13 +107,13 @@ const PrefixSettings = closed({
   remaining_ratio: share(0.25),
   /** Share of the turns that a handicap replays. */
   prefix_ratio: share(0.25),
-  /** Most turns that a head start leaves; null: no limit. */
+  /** Maximum turns that a head start leaves; null: no limit. */
   remaining_cap: orNull(positive(1)),
-  /** Most turns that a handicap replays; null: no limit. */
+  /** Maximum turns that a handicap replays; null: no limit. */
   prefix_cap: orNull(positive(1)),
   /** Iterations for which an episode can be continued. */
   max_age: positive(1),
-  /** Most episodes to keep. */
+  /** Maximum episodes to keep. */
   pool: positive(256),
   /** Controller of the ratios (`adaptive`). */
   adaptive: section({
@@ -165,7 +165,7 @@ const VineSettings = closed({
 });
 
 const Asynchronous = closed({
-  /** Most iterations between sampling and training; 0: synchronous. */
+  /** Maximum iterations between sampling and training; 0: synchronous. */
   max_staleness: count(1),
   /** Continues with the KV cache of older weights. */
   keep_stale_cache: flag(false),
@@ -184,9 +184,9 @@ const ProgramAgent = closed({
   processes: positive(8),
   /** Attempts at an episode before its group is dropped. */
   attempts: positive(2),
-  /** Most model calls in one episode. */
+  /** Maximum model calls in one episode. */
   max_calls: positive(256),
-  /** Most tokens of all calls of one episode. */
+  /** Maximum tokens of all calls of one episode. */
   max_tokens: positive(1_000_000),
   /** Environment variable with the key of a verifier that reports the reward. */
   verifier_key_env: orNull(Type.String({ minLength: 1 })),
@@ -225,11 +225,11 @@ export const RolloutSettings = section({
   prompt: choice(PROMPT_NAMES, 'compact'),
   /** Turns in a prompt: all, the last ones, or those in one message. */
   context_mode: choice(CONTEXT_MODES, 'full'),
-  /** Most turns in a prompt, the current one included; 0: no limit. */
+  /** Maximum turns in a prompt, the current one included; 0: no limit. */
   max_context_window: count(0),
-  /** Most tokens of prompt and response; null: `policy.context`. */
+  /** Maximum tokens of prompt and response; null: `policy.context`. */
   max_model_len: orNull(Type.Integer({ minimum: 2 })),
-  /** Most tokens of one response. */
+  /** Maximum tokens of one response. */
   response_length: positive(400),
   /** Strings that end a response. */
   stop_strings: Type.Array(Type.String({ minLength: 1 }), { uniqueItems: true, default: [] }),
@@ -249,7 +249,7 @@ export const RolloutSettings = section({
   server_patience_s: aboveZero(600),
   /** Seconds until episodes move to another server. */
   failover_s: aboveZero(15),
-  /** Most open episodes. */
+  /** Maximum open episodes. */
   concurrency: positive(256),
   ...sampling(1),
 });

@@ -105,7 +105,7 @@ class _CheckReportRequired(TypedDict):
 
 
 class CheckReport(_CheckReportRequired, total=False):
-    """What an environment owes its players and does not keep."""
+    """Rules of the environment contract that an environment breaks."""
 
     warnings: list[str]
 
@@ -336,7 +336,7 @@ class EnvironmentCapabilities(TypedDict):
 
 
 class EnvironmentCondition(TypedDict):
-    """What this machine offers the environment, e.g. the isolation in force."""
+    """What this machine offers the environment, e.g. its isolation."""
 
     summary: str
 
@@ -433,7 +433,7 @@ class GetItem(TypedDict):
 
 
 class Info(TypedDict, total=False):
-    """Of a step: what happened, the environment’s own keys included. Empty after a reset."""
+    """Details of a step, with the environment’s own keys. Empty after a reset."""
 
     success: bool
     action_is_valid: bool
@@ -977,7 +977,7 @@ class SessionCard(_SessionCardRequired, total=False):
 
 
 class SessionDetailMemory(TypedDict):
-    """Estimated memory of the session, and what it may take."""
+    """Estimated memory of the session, and its limit."""
 
     bytes: int
     limit_bytes: int
@@ -1227,7 +1227,7 @@ class _WatchingRequired(TypedDict):
 
 
 class Watching(_WatchingRequired, total=False):
-    """Sessions as they stand. The first answer has all that are to be seen, later ones what changed."""
+    """Current sessions. The first reply has all visible ones, later replies have the changes."""
 
     order: list[str]
 

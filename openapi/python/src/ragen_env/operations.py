@@ -41,7 +41,7 @@ class SyncOperations:
         self,
         session_id: str,
     ) -> m.SessionDetail:
-        """Where a session stands."""
+        """Get a session."""
         return cast(m.SessionDetail, self._call("get", {"session_id": session_id}, {}))
 
     def list(
@@ -87,7 +87,7 @@ class SyncOperations:
         mode: Literal["text", "png", "structured"] | None = None,
         size: int | None = None,
     ) -> m.Rendering:
-        """See a session as text, picture or data."""
+        """Render a session as text, picture or data."""
         return cast(m.Rendering, self._call("render", {"session_id": session_id}, {"mode": mode, "size": size}))
 
     def snapshot(
@@ -96,7 +96,7 @@ class SyncOperations:
         *,
         request_key: str | None = None,
     ) -> m.Snapshot:
-        """Remember the state."""
+        """Take a snapshot."""
         return cast(m.Snapshot, self._call("snapshot", {"session_id": session_id}, {}, request_key))
 
     def restore(
@@ -107,7 +107,7 @@ class SyncOperations:
         dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.Session:
-        """Go back to a snapshot."""
+        """Restore a snapshot."""
         return cast(m.Session, self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {"dynamics_seed": dynamics_seed}, request_key))
 
     def clone(
@@ -126,7 +126,7 @@ class SyncOperations:
         self,
         session_id: str,
     ) -> m.Trajectory:
-        """The episode so far."""
+        """Get the episode so far."""
         return cast(m.Trajectory, self._call("trajectory", {"session_id": session_id}, {}))
 
     def replay(
@@ -135,7 +135,7 @@ class SyncOperations:
         *,
         from_: int | None = None,
     ) -> m.Replay:
-        """Look at an episode step by step."""
+        """Get an episode step by step."""
         return cast(m.Replay, self._call("replay", {"session_id": session_id}, {"from": from_}))
 
     def reference(
@@ -146,14 +146,14 @@ class SyncOperations:
         count: int | None = None,
         turns: int | None = None,
     ) -> m.ReferencePlan:
-        """What a reference policy would do."""
+        """Ask a reference policy for its next actions."""
         return cast(m.ReferencePlan, self._call("reference", {"session_id": session_id}, {"policy": policy, "count": count, "turns": turns}))
 
     def valid_actions(
         self,
         session_id: str,
     ) -> m.ValidActions:
-        """The actions that are legal now."""
+        """List the actions that are legal now."""
         return cast(m.ValidActions, self._call("valid_actions", {"session_id": session_id}, {}))
 
     def close_session(
@@ -178,7 +178,7 @@ class SyncOperations:
         self,
         env_id: str,
     ) -> m.Environment:
-        """All about an environment, in its default configuration."""
+        """Describe an environment in its default configuration."""
         return cast(m.Environment, self._call("get_environment", {"env_id": env_id}, {}))
 
     def describe_environment(
@@ -188,7 +188,7 @@ class SyncOperations:
         config: dict[str, Any] | None = None,
         wrappers: List[m.WrapperChoice] | None = None,
     ) -> m.Environment:
-        """All about an environment under a configuration and wrappers."""
+        """Describe an environment under a configuration and wrappers."""
         return cast(m.Environment, self._call("describe_environment", {"env_id": env_id}, {"config": config, "wrappers": wrappers}))
 
     def register(
@@ -273,7 +273,7 @@ class AsyncOperations:
         self,
         session_id: str,
     ) -> m.SessionDetail:
-        """Where a session stands."""
+        """Get a session."""
         return cast(m.SessionDetail, await self._call("get", {"session_id": session_id}, {}))
 
     async def list(
@@ -319,7 +319,7 @@ class AsyncOperations:
         mode: Literal["text", "png", "structured"] | None = None,
         size: int | None = None,
     ) -> m.Rendering:
-        """See a session as text, picture or data."""
+        """Render a session as text, picture or data."""
         return cast(m.Rendering, await self._call("render", {"session_id": session_id}, {"mode": mode, "size": size}))
 
     async def snapshot(
@@ -328,7 +328,7 @@ class AsyncOperations:
         *,
         request_key: str | None = None,
     ) -> m.Snapshot:
-        """Remember the state."""
+        """Take a snapshot."""
         return cast(m.Snapshot, await self._call("snapshot", {"session_id": session_id}, {}, request_key))
 
     async def restore(
@@ -339,7 +339,7 @@ class AsyncOperations:
         dynamics_seed: int | None = None,
         request_key: str | None = None,
     ) -> m.Session:
-        """Go back to a snapshot."""
+        """Restore a snapshot."""
         return cast(m.Session, await self._call("restore", {"session_id": session_id, "snapshot_id": snapshot_id}, {"dynamics_seed": dynamics_seed}, request_key))
 
     async def clone(
@@ -358,7 +358,7 @@ class AsyncOperations:
         self,
         session_id: str,
     ) -> m.Trajectory:
-        """The episode so far."""
+        """Get the episode so far."""
         return cast(m.Trajectory, await self._call("trajectory", {"session_id": session_id}, {}))
 
     async def replay(
@@ -367,7 +367,7 @@ class AsyncOperations:
         *,
         from_: int | None = None,
     ) -> m.Replay:
-        """Look at an episode step by step."""
+        """Get an episode step by step."""
         return cast(m.Replay, await self._call("replay", {"session_id": session_id}, {"from": from_}))
 
     async def reference(
@@ -378,14 +378,14 @@ class AsyncOperations:
         count: int | None = None,
         turns: int | None = None,
     ) -> m.ReferencePlan:
-        """What a reference policy would do."""
+        """Ask a reference policy for its next actions."""
         return cast(m.ReferencePlan, await self._call("reference", {"session_id": session_id}, {"policy": policy, "count": count, "turns": turns}))
 
     async def valid_actions(
         self,
         session_id: str,
     ) -> m.ValidActions:
-        """The actions that are legal now."""
+        """List the actions that are legal now."""
         return cast(m.ValidActions, await self._call("valid_actions", {"session_id": session_id}, {}))
 
     async def close_session(
@@ -410,7 +410,7 @@ class AsyncOperations:
         self,
         env_id: str,
     ) -> m.Environment:
-        """All about an environment, in its default configuration."""
+        """Describe an environment in its default configuration."""
         return cast(m.Environment, await self._call("get_environment", {"env_id": env_id}, {}))
 
     async def describe_environment(
@@ -420,7 +420,7 @@ class AsyncOperations:
         config: dict[str, Any] | None = None,
         wrappers: List[m.WrapperChoice] | None = None,
     ) -> m.Environment:
-        """All about an environment under a configuration and wrappers."""
+        """Describe an environment under a configuration and wrappers."""
         return cast(m.Environment, await self._call("describe_environment", {"env_id": env_id}, {"config": config, "wrappers": wrappers}))
 
     async def register(
