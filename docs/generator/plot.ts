@@ -152,7 +152,7 @@ export function regimePlot(
       kind: 'soft small',
       anchor: 'middle',
     }),
-    label(LEFT, TOP - 4, 'information, share of log N (mi_seq_share)', { kind: 'soft small' }),
+    label(LEFT, TOP - 4, 'information, share of the most it can be (mi_seq_share)', { kind: 'soft small' }),
   ];
   for (const { x, y, name } of REGIME_NAMES) {
     const left = x === 1 ? border : LEFT;

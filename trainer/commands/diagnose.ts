@@ -73,6 +73,7 @@ const COLLAPSE_ROWS = [
   'mi_seq_share',
   'mi_seq_estimate',
   'mi_upper_bound',
+  'mi_club_seq_estimate',
   'mi_estimate',
   'conditional_entropy_est',
   'reasoning_entropy_est',

@@ -129,7 +129,7 @@ function Dependence({ store, what, of, height }: DependenceProps) {
     { label: 'first turns', ...store.series(`${of.firstTurn}/${name}`) },
     { label: 'any turn', ...store.series(`${of.trajectory}/${name}`) },
   ];
-  return html`<${Chart} title=${`Mutual information of ${what} and prompt, share of log N`} range=${[0, 1]} format=${percent} legend=${true} height=${height} curves=${curves('mi_seq_share')} />
+  return html`<${Chart} title=${`Mutual information of ${what} and prompt, share of the most it can be`} range=${[0, 1]} format=${percent} legend=${true} height=${height} curves=${curves('mi_seq_share')} />
     <${Chart} title=${`Entropy of the ${what} given its prompt, nats per token`} legend=${true} height=${height} curves=${curves('conditional_entropy_est')} />`;
 }
 

@@ -33,6 +33,8 @@ const RETRIEVAL_RANKS = [2, 4, 8];
 interface LogProbs {
   readonly matched: Float64Array;
   readonly marginal: Float64Array;
+  /** Mean of a row over all prompts. */
+  readonly average: Float64Array;
 }
 
 /**
@@ -41,10 +43,14 @@ interface LogProbs {
  * matched_i = ℓ_i,own; marginal_i = logsumexp_j ℓ_ij − log N. mi_estimate = mean(matched − marginal) ≤ log N is low
  * when the same reasoning fits every prompt (template collapse); conditional_entropy_est = −mean matched is low when
  * the policy always says the same (entropy collapse). z-scores divide by std(marginal) + ε, of this measurement
- * or of its moving average. `_seq` takes sums over tokens instead of means; mi_seq_share = mi_seq_estimate / log N does not
- * shrink with the length of the reasoning, as mi_estimate does.
+ * or of its moving average. `_seq` takes sums over tokens instead of means.
  *
- * Source: RAGEN V2 `collapse_metrics.py`; `mi_seq_share` is our addition.
+ * mi_seq_share = mi_seq_estimate / mean_i log(N / n_i), with n_i columns that have the prompt of row i, is at most 1, and does not
+ * shrink with the length of the reasoning as mi_estimate does. It is near 1 as soon as a thought names its prompt once.
+ * mi_club_estimate = mean(matched − mean_j ℓ_ij) is an upper bound that grows with each further token that depends on the prompt.
+ *
+ * Sources: RAGEN V2 `collapse_metrics.py`; mi_club: CLUB (Cheng et al., 2020), with the policy itself as the conditional
+ * distribution; mi_seq_share is our addition.
  * @param previous the state of the last measurement of the same series; absent at the first
  * @param series prefix of the metrics, e.g. `collapse_first_turn_sample`
  * @throws RangeError with fewer than two prompts, for which nothing can be compared
@@ -60,6 +66,7 @@ export function collapseMetrics(
     throw new RangeError(`collapse metrics compare prompts: ${columns} given, at least 2 needed`);
   const token = logProbs(scores.perToken, scores.matchedColumn);
   const sequence = logProbs(scores.perSequence, scores.matchedColumn);
+  const equalPrompts = countEqualPrompts(scores);
   const std = populationStd(token.marginal);
   const stdSeq = populationStd(sequence.marginal);
   const state: CollapseState = {
@@ -74,7 +81,8 @@ export function collapseMetrics(
     mi_estimate: matched - marginal,
     mi_seq_estimate: matchedSeq - marginalSeq,
     mi_upper_bound: Math.log(columns),
-    mi_seq_share: (matchedSeq - marginalSeq) / Math.log(columns),
+    mi_club_estimate: matched - mean(token.average),
+    mi_club_seq_estimate: matchedSeq - mean(sequence.average),
     matched_log_prob_mean: matched,
     marginal_log_prob_mean: marginal,
     conditional_entropy_est: -matched,
@@ -89,8 +97,10 @@ export function collapseMetrics(
     mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + stdEps),
     mi_zscore_ema: (matched - marginal) / (state.marginalStd + stdEps),
     mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + stdEps),
-    ...retrieval(scores),
+    ...retrieval(scores, equalPrompts),
   };
+  const most = mean(equalPrompts.map(count => Math.log(columns / count)));
+  if (most > 0) values.mi_seq_share = (matchedSeq - marginalSeq) / most;
   const metrics = Object.fromEntries(
     Object.entries(values).map(([name, value]) => [`${series}/${name}`, value]),
   );
@@ -105,6 +115,7 @@ function logProbs(rows: readonly ArrayLike<number>[], matchedColumn: readonly nu
   return {
     matched: Float64Array.from(rows, (row, i) => row[matchedColumn[i]]),
     marginal: Float64Array.from(rows, row => logSumExp(row) - Math.log(row.length)),
+    average: Float64Array.from(rows, row => mean(row)),
   };
 }
 
@@ -116,12 +127,26 @@ function logSumExp(row: ArrayLike<number>): number {
   return largest + Math.log(sum);
 }
 
-/** Shares of samples with their own prompt (or an equal one) among the k that explain the reasoning best; ties go to the first. */
-function retrieval({ perToken, matchedColumn, prompts }: CrossScores): Record<string, number> {
-  const names = prompts.map(prompt => Array.from(prompt).join());
+/** For each row, the number of columns that have its own prompt. */
+function countEqualPrompts({ matchedColumn, prompts }: CrossScores): number[] {
+  const names = prompts.map(nameOf);
   const copies = new Map<string, number>();
   for (const name of names) copies.set(name, (copies.get(name) ?? 0) + 1);
-  const chance = mean(matchedColumn.map(column => copies.get(names[column])! / prompts.length));
+  return matchedColumn.map(column => copies.get(names[column])!);
+}
+
+/** Equal for equal tokens. */
+function nameOf(prompt: ArrayLike<number>): string {
+  return Array.from(prompt).join();
+}
+
+/** Shares of samples with their own prompt (or an equal one) among the k that explain the reasoning best; ties go to the first. */
+function retrieval(
+  { perToken, matchedColumn, prompts }: CrossScores,
+  equalPrompts: readonly number[],
+): Record<string, number> {
+  const names = prompts.map(nameOf);
+  const chance = mean(equalPrompts.map(count => count / prompts.length));
   const ranked = perToken.map(row => names.map((_, j) => j).sort((a, b) => row[b] - row[a] || a - b));
   const hits = (k: number) =>
     mean(
