@@ -27,7 +27,6 @@ import { SMOLLM2 } from './claims/published-model.ts';
 import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
-import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
@@ -212,7 +211,6 @@ function write(claim: Claim, folder: string): void {
     mkdirSync(join(file, '..'), { recursive: true });
     writeFileSync(file, text);
   }
-  writeResultsIndex(join(flags.out, 'docs/results'));
 }
 
 /** Runs of a claim with a seed, one after the other. */

@@ -15,7 +15,6 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { RunSummary } from '../trainer/training/run-folder/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
-import { writeResultsIndex } from './claims/results-index.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { trainOwnEnvironments, writeOwnEnvironments } from './learning/own-environments.ts';
@@ -117,14 +116,12 @@ try {
       `${JSON.stringify({ command, seed, rows }, null, 2)}\n`,
     );
     writeFileSync(join(results, 'learning.md'), page());
-    writeResultsIndex(results);
   }
   if (flags.only !== 'timed') {
     const title = 'Success on environments of one’s own, with the configs that init wrote';
     await trainOwnEnvironments(server.origin, join(folder, 'own'), own =>
       writeOwnEnvironments(results, { title, command, rows: own }),
     );
-    writeResultsIndex(results);
   }
 } finally {
   await server.end('SIGTERM');

@@ -2,7 +2,6 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { curvePlot } from '../../docs/generator/plot.ts';
 import { wilsonInterval } from '../../trainer/algorithms/statistics.ts';
-import { writeResultsIndex } from '../claims/results-index.ts';
 
 const TITLE = 'Branching rollouts at equal cost';
 
@@ -64,7 +63,6 @@ export function writeComparison(out: string, comparison: Comparison): string {
   writeFileSync(file, `${JSON.stringify({ title: TITLE, comparisons }, null, 1)}\n`);
   writeFileSync(join(results, 'branching.md'), page(comparisons));
   for (const [name, figure] of figures(comparison)) writeFileSync(join(pictures, name), figure);
-  writeResultsIndex(results);
   return section(comparison).join('\n');
 }
 

@@ -33,8 +33,8 @@ t.test(
   },
 );
 
-t.test('the page on monitoring names every metric of the server', async t => {
-  const page = readFileSync(new URL('../how-to/monitor-the-server.md', import.meta.url), 'utf8');
+t.test('reference/server-metrics.md names every metric of the server', async t => {
+  const page = readFileSync(new URL('../reference/server-metrics.md', import.meta.url), 'utf8');
   const { server } = await createApp({ logLevel: 'silent' });
   t.teardown(() => server.close());
   const { body } = await server.inject('/metrics');
