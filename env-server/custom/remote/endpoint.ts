@@ -72,6 +72,7 @@ export class Endpoint {
   readonly name: string;
   readonly timeoutMs: number;
   readonly network: RemoteNetwork;
+  readonly #owner: string;
   readonly #base: URL;
   readonly #breaker: CircuitBreaker;
   /** Most connections; absent where the definition names none. */
@@ -94,6 +95,7 @@ export class Endpoint {
   ) {
     this.name = name;
     this.network = network;
+    this.#owner = owner;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
     this.#connections = access.connections;
     this.#slots = network.slots(owner, this.#connections ?? DEFAULT_CONNECTIONS);
@@ -145,7 +147,7 @@ export class Endpoint {
       throw error;
     }
     try {
-      await this.network.guard.check(this.#base);
+      await this.network.guard.check(this.#base, this.#owner);
     } catch (error) {
       throw invalidDefinition('/url', (error as Error).message);
     }
@@ -285,7 +287,10 @@ export class Endpoint {
       this.network.guard.unpin(this.#base);
       return backoffMs(BACKOFF, attempt);
     };
-    const result = await retry(() => work(signal), pauseAfter);
+    const result = await retry(async () => {
+      await this.network.guard.check(this.#base, this.#owner, signal);
+      return work(signal);
+    }, pauseAfter);
     this.#breaker.succeeded();
     return result;
   }

@@ -1,5 +1,6 @@
 import type { LookupAddress } from 'node:dns';
 import { isIPv6 } from 'node:net';
+import { setImmediate as immediate } from 'node:timers/promises';
 import t from 'tap';
 import { ForbiddenAddress, NetworkGuard, UnresolvedHost } from './guard.ts';
 
@@ -103,17 +104,17 @@ t.test('the guard checks every address that a name resolves to', async t => {
     'zone.test': [['fe80::1%eth0']],
     'empty.test': [[]],
   });
-  await guard.check(new URL('http://good.test/'));
+  await guard.check(new URL('http://good.test/'), 'me');
   for (const host of ['mixed', 'local', 'meta', 'compatible', 'translated', 'zone', 'empty', 'absent']) {
     const name = `${host}.test`;
-    await t.rejects(guard.check(new URL(`http://${name}/`)), new UnresolvedHost(name), host);
+    await t.rejects(guard.check(new URL(`http://${name}/`), 'me'), new UnresolvedHost(name), host);
   }
 });
 
 t.test('a name keeps its first address, so that it cannot be pointed elsewhere later', async t => {
   const { guard, asked } = guardWith({ 'rebinding.test': [['93.184.216.34'], ['127.0.0.1']] });
   const url = new URL('http://rebinding.test/');
-  await guard.check(url);
+  await guard.check(url, 'me');
   const found = await new Promise<LookupAddress[]>((resolve, reject) =>
     guard.lookup('rebinding.test', { all: true }, (error, list) =>
       error ? reject(error) : resolve(list as LookupAddress[]),
@@ -127,7 +128,7 @@ t.test('a name keeps its first address, so that it cannot be pointed elsewhere l
   t.equal(asked.length, 1);
 
   guard.unpin(url);
-  await t.rejects(guard.check(url), UnresolvedHost, 'a new look-up is checked again');
+  await t.rejects(guard.check(url, 'me'), UnresolvedHost, 'a new look-up is checked again');
   const error = await new Promise<Error | null>(resolve => guard.lookup('rebinding.test', {}, resolve));
   t.ok(error instanceof UnresolvedHost, 'and sockets get no address');
 });
@@ -137,14 +138,14 @@ t.test('networks and hosts can be allowed and restricted', async t => {
     { 'inner.example.org': [['10.1.2.3']], 'example.org': [['10.1.2.3']], 'far.example.org': [['10.2.0.1']] },
     { remoteHosts: '*.example.org, 10.1.0.9 ', remoteNetworks: '10.1.0.0/16,::1' },
   );
-  await guard.check(new URL('http://inner.example.org/'));
-  await guard.check(new URL('http://10.1.0.9/'));
-  await t.rejects(guard.check(new URL('http://example.org/')), /not on this server's list/);
+  await guard.check(new URL('http://inner.example.org/'), 'me');
+  await guard.check(new URL('http://10.1.0.9/'), 'me');
+  await t.rejects(guard.check(new URL('http://example.org/'), 'me'), /not on this server's list/);
   await t.rejects(
-    guard.check(new URL('http://far.example.org/')),
+    guard.check(new URL('http://far.example.org/'), 'me'),
     /does not resolve to an address that this server may reach/,
   );
-  await t.rejects(guard.check(new URL('http://evil-example.org/')), /not on this server's list/);
+  await t.rejects(guard.check(new URL('http://evil-example.org/'), 'me'), /not on this server's list/);
   t.throws(
     () => new NetworkGuard({ remoteHosts: '*', remoteNetworks: '10.1.0.0/40' }),
     /networks like 10.1.0.0\/16/,
@@ -159,6 +160,30 @@ t.test('the guard reports the address that a name was refused for to the operato
     async () => addresses('93.184.216.34', '10.0.0.7'),
     refusal => refusals.push(refusal),
   );
-  await t.rejects(guard.check(new URL('http://inner.test/')), UnresolvedHost);
+  await t.rejects(guard.check(new URL('http://inner.test/'), 'me'), UnresolvedHost);
   t.same(refusals, [{ host: 'inner.test', address: '10.0.0.7', network: '10.0.0.0/8 (private)' }]);
+});
+
+t.test('names that do not resolve delay their owner alone', async t => {
+  const asked: string[] = [];
+  const silent = new Set<() => void>();
+  const guard = new NetworkGuard(OPEN, host => {
+    asked.push(host);
+    if (host === 'good.test') return Promise.resolve(addresses('93.184.216.34'));
+    return new Promise((_, reject) => silent.add(() => reject(new Error('timeout'))));
+  });
+  const slow = ['a.slow.test', 'b.slow.test', 'good.test'].map(host =>
+    guard.check(new URL(`http://${host}/`), 'other').catch(() => undefined),
+  );
+  // The other token asked for the same name first, behind other names.
+  await guard.check(new URL('http://good.test/'), 'me');
+  t.same(asked, ['a.slow.test', 'good.test'], 'an owner has one look-up at a time');
+  const impatient = new AbortController();
+  const late = guard.check(new URL('http://c.slow.test/'), 'me', impatient.signal);
+  impatient.abort();
+  await t.rejects(late, UnresolvedHost, 'nobody waits longer than its signal');
+  const ended = Promise.all(slow);
+  for (let over = false; !over; over = await Promise.race([ended.then(() => true), immediate(false)]))
+    for (const end of silent) end();
+  t.equal(asked.length, 4, 'a name that was resolved meanwhile is not asked for again');
 });

@@ -1,5 +1,7 @@
 import { lookup as systemLookup } from 'node:dns/promises';
+import { addAbortListener } from 'node:events';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
+import { Slots } from '../../../shared/scheduling/slots.ts';
 
 /** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
 const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
@@ -48,10 +50,22 @@ const GLOBAL_UNICAST = networkList([['2000::', 3]]);
 const MAPPED = networkList([['::ffff:0:0', 96]]);
 
 const MAX_PINNED = 1000;
+/**
+ * Names that are resolved at a time, one of each owner: Node resolves two at a time in the whole process, and a name
+ * server that is silent holds one for ten seconds or more.
+ */
+const MAX_LOOKUPS = 2;
+const MAX_LOOKUP_WAIT_MS = 30_000;
 
 interface Address {
   readonly address: string;
   readonly family: number;
+}
+
+interface Pin {
+  readonly addresses: readonly Address[];
+  /** True when an address could not be reached, so that the next check looks the name up again. */
+  stale: boolean;
 }
 
 /** Resolves all addresses of a host name. */
@@ -97,7 +111,10 @@ export class NetworkGuard {
   readonly #allowed: BlockList;
   readonly #resolve: Resolve;
   readonly #onRefusal: OnRefusal | undefined;
-  readonly #pinned = new Map<string, Promise<readonly Address[]>>();
+  readonly #lookups = new Slots({ most: MAX_LOOKUPS, mostOfOwner: () => 1 });
+  readonly #pinned = new Map<string, Pin>();
+  /** Lookups in progress or in their owner's queue, by owner and name. */
+  readonly #pending = new Map<string, Promise<void>>();
 
   /** @throws Error when the settings cannot be read */
   constructor(
@@ -139,56 +156,64 @@ export class NetworkGuard {
 
   /**
    * Checks every address that a name resolves to.
-   * @throws ForbiddenAddress, UnresolvedHost
+   * @param owner the token that waits; owners take turns
+   * @throws ForbiddenAddress, UnresolvedHost, also when the signal aborts first
    */
-  async check(url: URL): Promise<void> {
+  async check(url: URL, owner: string, signal?: AbortSignal): Promise<void> {
     this.checkUrl(url);
     const host = hostOf(url);
-    if (!isIP(host)) await this.#addresses(host);
+    if (isIP(host) || this.#fresh(host)) return;
+    const aborted = new Promise<never>((_, reject) => {
+      if (signal) addAbortListener(signal, () => reject(new UnresolvedHost(host)));
+    });
+    await Promise.race([this.#lookUp(host, owner), aborted]);
   }
 
   /** Allows a new lookup of a name after its address could not be reached. */
   unpin(url: URL): void {
-    this.#pinned.delete(hostOf(url));
+    const pin = this.#pinned.get(hostOf(url));
+    if (pin) pin.stale = true;
   }
 
-  /** The `lookup` function for sockets, in place of the system's. */
+  /** The `lookup` function for sockets, in place of the system's: gives the addresses that {@link check} found. */
   readonly lookup: LookupFunction = (hostname, options, callback) => {
-    this.#addresses(hostname).then(
-      addresses => {
-        if (options.all)
-          callback(
-            null,
-            addresses.map(address => ({ ...address })),
-          );
-        else callback(null, addresses[0].address, addresses[0].family);
-      },
-      error => callback(error as NodeJS.ErrnoException, '', 0),
-    );
+    const pin = this.#pinned.get(hostname.toLowerCase());
+    process.nextTick(() => {
+      if (!pin) callback(new UnresolvedHost(hostname), '', 0);
+      else if (options.all) callback(null, structuredClone(pin.addresses) as Address[]);
+      else callback(null, pin.addresses[0].address, pin.addresses[0].family);
+    });
   };
 
-  #addresses(hostname: string): Promise<readonly Address[]> {
-    const host = hostname.toLowerCase();
-    const pinned = this.#pinned.get(host);
-    if (pinned) return pinned;
-    const found = this.#resolve(host).then(
-      addresses => {
-        this.#judge(addresses, host);
-        return addresses;
-      },
-      () => {
-        throw new UnresolvedHost(host);
-      },
-    );
-    if (this.#pinned.size >= MAX_PINNED) {
+  #fresh(host: string): Pin | undefined {
+    const pin = this.#pinned.get(host);
+    return pin?.stale ? undefined : pin;
+  }
+
+  #lookUp(host: string, owner: string): Promise<void> {
+    const key = JSON.stringify([owner, host]);
+    const pending = this.#pending.get(key);
+    if (pending) return pending;
+    const found = this.#lookUpInTurn(host, owner).finally(() => this.#pending.delete(key));
+    this.#pending.set(key, found);
+    return found;
+  }
+
+  async #lookUpInTurn(host: string, owner: string): Promise<void> {
+    const slot = this.#lookups.group(owner);
+    if (!(await slot.take(MAX_LOOKUP_WAIT_MS))) throw new UnresolvedHost(host);
+    try {
+      if (this.#fresh(host)) return;
+      const addresses = await this.#resolve(host).catch(() => []);
+      this.#pinned.delete(host);
+      this.#judge(addresses, host);
+      this.#pinned.set(host, { addresses, stale: false });
+      if (this.#pinned.size <= MAX_PINNED) return;
       const [oldest] = this.#pinned.keys();
       this.#pinned.delete(oldest);
+    } finally {
+      slot.release();
     }
-    this.#pinned.set(host, found);
-    found.catch(() => {
-      if (this.#pinned.get(host) === found) this.#pinned.delete(host);
-    });
-    return found;
   }
 
   /** @throws UnresolvedHost when there is no address, or a forbidden one */
