@@ -91,7 +91,7 @@ t.test('compose: the tokens it makes are those the server reads', async t => {
 /** Compose's tag for a list that replaces the other file's. */
 const override: CollectionTag = { tag: '!override', collection: 'seq' };
 
-t.test('compose: servers over one store, which keeps what it has and is there first', async t => {
+t.test('compose: servers share one store, which keeps its data and starts first', async t => {
   const compose = parse(read('docker/compose.yaml')) as Body;
   const more = parse(read('docker/compose.replicas.yaml'), { customTags: [override] }) as Body;
   t.same(faults(ComposeReplicas, more), []);
@@ -150,7 +150,7 @@ t.test('options: Sentinel takes the place of the one Valkey, under its names', a
   );
 });
 
-t.test('kubernetes: every object is of the right form', async t => {
+t.test('kubernetes: every object follows its schema', async t => {
   t.ok(objects.length > 6);
   for (const object of objects) {
     const schema = KINDS[String(object.kind)];
@@ -158,7 +158,7 @@ t.test('kubernetes: every object is of the right form', async t => {
   }
 });
 
-t.test('kubernetes: what is referred to is there', async t => {
+t.test('kubernetes: every reference has its object', async t => {
   const set = one('Deployment', 'ragen-env-server').spec;
   const job = one('Job', 'ragen-trainer').spec;
   const labels = set.template.metadata.labels;

@@ -81,7 +81,7 @@ t.test('of many unknown keys a few are named, together with all other faults', a
   t.equal(withFewUnknown(Schema, fits), fits);
 });
 
-t.test('what has more in it than its schema allows is found before anything in it is looked at', async t => {
+t.test('a list longer than its schema allows is found before its items are read', async t => {
   const List = Type.Array(Wrapper, { maxItems: 2 });
   const Names = closed({ type: Type.Literal('names'), of: Type.Array(Type.String(), { maxItems: 1 }) });
   const Text = closed({ type: Type.Literal('text') });

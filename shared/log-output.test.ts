@@ -17,7 +17,7 @@ async function logOnce(child: ChildProcess): Promise<void> {
   await once(child, 'message');
 }
 
-t.test('a reader that pauses holds nobody up, and reads how much it missed', async t => {
+t.test('a reader that pauses delays nobody, and reads how much it missed', async t => {
   const child = start(t);
   // Nobody reads yet: 64 KiB fill the pipe.
   await logOnce(child);

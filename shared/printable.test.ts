@@ -1,7 +1,7 @@
 import t from 'tap';
 import { printable, printableLines } from './printable.ts';
 
-t.test('a text of others can neither steer a terminal nor pass for other lines', async t => {
+t.test('untrusted text can neither control a terminal nor imitate other lines', async t => {
   t.equal(
     printable('ok\x1b]0;owned\x07\r\nragen: done\u2028\x9b2J\u202e'),
     'ok\\u001b]0;owned\\u0007\\u000d\\u000aragen: done\\u2028\\u009b2J\\u202e',

@@ -16,7 +16,7 @@ t.test('the same seed draws the same, neighboring seeds do not', async t => {
   t.not(draws(1)[0], draws(2 ** 32 + 1)[0], 'bits above 2^32 count');
 });
 
-t.test('a generator restored from its state continues alike', async t => {
+t.test('a generator restored from its state continues identically', async t => {
   const rng = Random.fromSeed(7);
   rng.float();
   const twin = Random.fromState(JSON.parse(JSON.stringify(rng.state)));

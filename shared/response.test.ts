@@ -33,7 +33,7 @@ t.test('the golden responses, read as the reference program reads them', async t
   }
 });
 
-t.test('by default the golden responses read alike but for the short tag', async t => {
+t.test('by default the golden responses are read alike except for the short tag', async t => {
   for (const row of golden.rows) {
     if (row.response.includes('<ans>')) continue;
     t.same(parseResponse(row.response, { think: true, maxActions: 2 }).actions, row.think_max2.actions);

@@ -10,7 +10,7 @@ function* counting(to: number): Sliced<number> {
   return sum;
 }
 
-t.test('work comes to the same at once and in slices', async t => {
+t.test('work has the same result at once and in slices', async t => {
   t.equal(atOnce(counting(100)), 5050);
   t.equal(await inSlices(counting(100)), 5050);
 });

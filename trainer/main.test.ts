@@ -46,7 +46,7 @@ t.test('help names the commands there are', async t => {
   );
 });
 
-t.test('--log-level is there in each command that plays or learns, and refuses other words', async t => {
+t.test('each command that plays or learns has --log-level, which refuses other words', async t => {
   const { out } = await ragen('train', '--help');
   t.match(
     out.replace(/\s+/g, ' '),

@@ -204,7 +204,7 @@ t.test('each example of the pages is one file and one line', { timeout: 900_000 
   }
   writeFileSync(join(scratch, 'program.ts'), PROGRAM);
 
-  await t.test('what is new has types that fit', async t => {
+  await t.test('additions have types that fit', async t => {
     leaveUnchecked(scratch, checked);
     const { compilerOptions } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.json'), 'utf8'));
     const { tsBuildInfoFile: _file, ...options } = { ...compilerOptions, incremental: false };

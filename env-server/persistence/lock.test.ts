@@ -74,7 +74,7 @@ t.test('a server that was killed leaves no lock behind', async t => {
 });
 
 t.test(
-  'what is kept is for the user of the server alone',
+  'stored files are readable by the server’s user alone',
   { skip: process.platform === 'win32' },
   async t => {
     const umask = process.umask(0);

@@ -9,7 +9,7 @@ import { auditOf, MAZE, REGISTERED } from './store.test-data.ts';
 import { openStore } from './store.ts';
 import type { AuditEntry } from './stored-environment.ts';
 
-t.test('environments and the audit log are there when the database is opened again', async t => {
+t.test('environments and the audit log survive reopening the database', async t => {
   const folder = join(t.testdir(), 'made', 'on demand');
   const store = openStore(folder);
   t.equal(store.durable, true);
@@ -92,7 +92,7 @@ t.test('a write waits for another process in a thread, not in the event loop', a
   t.same(store.environments(), [MAZE]);
 });
 
-t.test('a store that ends has written what it was asked for', async t => {
+t.test('a store that closes has written all requested records', async t => {
   const folder = t.testdir();
   const store = openStore(folder);
   store.note(REGISTERED);

@@ -159,7 +159,7 @@ t.test('Sentinels', { skip: lacksValkey || lacksSentinel, timeout: 120_000 }, as
   await t.test('a Sentinel is named as the store', async t => {
     t.match(await failureOf(`valkey://${sentinel}`), /^it is a Sentinel: write valkey\+sentinel:/);
   });
-  await t.test('the Sentinel wants a password', async t => {
+  await t.test('a Sentinel that requires a password gets it', async t => {
     const closed = await sentinelOf(t, store, 'requirepass hidden');
     const address = `valkey+sentinel://${closed}/main`;
     t.match(await failureOf(address, right), /NOAUTH .*RAGEN_SENTINEL_PASSWORD/);

@@ -339,7 +339,7 @@ t.test(
   },
 );
 
-t.test('what one turn sends goes in commands of bounded size', { skip: lacksValkey }, async t => {
+t.test('the commands of one turn have a bounded size', { skip: lacksValkey }, async t => {
   const store = await testStore(t, await testValkey(t), 'a');
   const sessions = Array.from({ length: 2500 }, (_, i) => fresh(`s${i}`, i, { ttlMs: 1 }));
   await store.open('me', 'E', LIMITS, sessions);

@@ -169,7 +169,7 @@ t.test('the problem of an unencoded slash in an environment id says how to write
   t.match(other.body.detail, /^.{0,400}; \/docs shows the routes$/);
 });
 
-t.test('a socket that is requested like a page says so', async t => {
+t.test('a plain request for a WebSocket route is answered with 426', async t => {
   const { ask } = await testApp(t);
   for (const path of ['/v1/ws', '/compat/openenv/test%2FCounter-v0/ws']) {
     const reply = await ask('GET', path);

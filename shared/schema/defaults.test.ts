@@ -71,7 +71,7 @@ t.test('a default is a copy, and may be made by a function', t => {
   t.end();
 });
 
-t.test('what refers to other schemas is left to the library', t => {
+t.test('schemas with references are left to the library', t => {
   const part = Library.Object({ n: Library.Integer({ default: 3 }) });
   const whole = Library.Object({ in: Library.Intersect([part, Library.Object({ m: Library.Null() })]) });
   t.strictSame(fillDefaults(whole, { in: { m: null } }), { in: { m: null, n: 3 } });

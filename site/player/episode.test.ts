@@ -78,7 +78,7 @@ t.test('an episode is taken over from its actions; one that is refused says why'
   t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
 });
 
-t.test('a session that has all the snapshots it may have says so, and a reset opens another one', async t => {
+t.test('a session at its limit of snapshots is reported, and a reset opens another one', async t => {
   const { server, ask } = await serverOf(t);
   const episode = await begin(server);
   const { session_id: old } = episode.state.session;

@@ -19,7 +19,7 @@ const begin = (request: object = {}) => beginSetup(environment, { envId: 'Lake-v
 const refusal = (errors: object[]) =>
   new RequestFailed({ title: '', detail: '', status: 422, errors } as never);
 
-t.test('a start is taken over, and read again as it was', t => {
+t.test('a setup fills the form, and is read back unchanged', t => {
   const config = { preset: 'large', size: 6, slippery: false, split: 'test', layout: [[0]], unknown: 1 };
   const state = begin({ config, seed: 7, wrappers: [{ name: 'time_limit' }] });
   t.match(state, { preset: 'large', seed: '7', isSeedEdited: false });

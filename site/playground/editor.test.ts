@@ -7,7 +7,7 @@ import { accessibilityProblems, lastCurl, openPlayground, seeFigure, skip } from
 /** A browser on a busy machine. */
 t.setTimeout(900_000);
 
-t.test('the bundle of the editor is what its packages give', async t => {
+t.test('the bundle of the editor equals what its packages build to', async t => {
   t.ok((await bundleEditor()) === readFileSync(BUNDLE, 'utf8'), 'npm run editor writes it');
 });
 

@@ -313,35 +313,39 @@ t.test(
   },
 );
 
-t.test('no key is lost at 100 ms a step; what waits is named, bounded and taken back', { skip }, async t => {
-  const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3');
-  await seeBoard(page);
-  await page.route(/\/step$/, async route => {
-    await new Promise(resolve => setTimeout(resolve, 100));
-    await route.continue();
-  });
-  const keys = ['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'];
-  const pressed = Array.from({ length: 12 }, (_, i) => keys[i % 4]);
-  for (const key of pressed) await page.keyboard.press(key);
-  await page.getByText(/^Next: (Up|Down|Left|Right)(, |$)/).waitFor();
-  await seeFigure(page, 'Step', '12 of');
-  t.match(
-    page.url(),
-    /actions=%5B%22Up%22%2C%22Down%22%2C%22Left%22%2C%22Right%22%2C%22Up%22/,
-    'in their order',
-  );
-  await page.unroute(/\/step$/);
+t.test(
+  'no key is lost at 100 ms a step; waiting actions are shown, bounded and taken back',
+  { skip },
+  async t => {
+    const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3');
+    await seeBoard(page);
+    await page.route(/\/step$/, async route => {
+      await new Promise(resolve => setTimeout(resolve, 100));
+      await route.continue();
+    });
+    const keys = ['ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight'];
+    const pressed = Array.from({ length: 12 }, (_, i) => keys[i % 4]);
+    for (const key of pressed) await page.keyboard.press(key);
+    await page.getByText(/^Next: (Up|Down|Left|Right)(, |$)/).waitFor();
+    await seeFigure(page, 'Step', '12 of');
+    t.match(
+      page.url(),
+      /actions=%5B%22Up%22%2C%22Down%22%2C%22Left%22%2C%22Right%22%2C%22Up%22/,
+      'in their order',
+    );
+    await page.unroute(/\/step$/);
 
-  const release = await hold(page, '**/step');
-  for (let i = 0; i < 40; i++) await page.keyboard.press(keys[i % 4]);
-  await page.getByText(/ and 24 more$/).waitFor();
-  t.match(await page.locator('#live').textContent(), /32 actions wait already/);
-  await page.keyboard.press('Backspace');
-  await page.getByText(/^Next: /).waitFor({ state: 'detached' });
-  release();
-  await page.locator('#live', { hasText: 'Back at step 12.' }).waitFor({ state: 'attached' });
-  await seeFigure(page, 'Step', '12 of');
-});
+    const release = await hold(page, '**/step');
+    for (let i = 0; i < 40; i++) await page.keyboard.press(keys[i % 4]);
+    await page.getByText(/ and 24 more$/).waitFor();
+    t.match(await page.locator('#live').textContent(), /32 actions wait already/);
+    await page.keyboard.press('Backspace');
+    await page.getByText(/^Next: /).waitFor({ state: 'detached' });
+    release();
+    await page.locator('#live', { hasText: 'Back at step 12.' }).waitFor({ state: 'attached' });
+    await seeFigure(page, 'Step', '12 of');
+  },
+);
 
 t.test('the server checks settings while they are written', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');

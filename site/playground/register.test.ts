@@ -43,7 +43,7 @@ t.test('the table of the example is registered and played', { skip }, async t =>
   });
 });
 
-t.test('what is written before the examples are there stays', { skip }, async t => {
+t.test('text written before the examples load stays', { skip }, async t => {
   const { page } = await openPlayground(t, '#/watch');
   const held = Promise.withResolvers<void>();
   await page.route('**/openapi.json', async route => {

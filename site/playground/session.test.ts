@@ -161,7 +161,7 @@ t.test('a policy that is stopped while it thinks takes no step', { skip }, async
   t.equal(await page.locator('tbody tr').count(), 1);
 });
 
-t.test('what is half written stays, and the address names what is played', { skip }, async t => {
+t.test('half-written input stays, and the address names what is played', { skip }, async t => {
   const { page } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await seeBoard(page);
   await page.waitForURL(/seed=7/);

@@ -23,7 +23,7 @@ t.test('a search finds operations by words of their path and text', { skip }, as
   await page.getByText('No operation has all of these words.').waitFor();
 });
 
-t.test('what the reference tries out exists, and succeeds, as does the command', { skip }, async t => {
+t.test('requests tried in the reference exist and succeed, as does the command', { skip }, async t => {
   const { page, origin, ask } = await openPlayground(t, 'docs/#/sessions/create');
   const operation = page.locator('#create');
   const body = JSON.parse(await operation.getByLabel('Body').inputValue());

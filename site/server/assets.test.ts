@@ -19,7 +19,7 @@ t.test('scripts come without types, at the same lines and columns', async t => {
   t.match(asset!.etag, /^"[\w-]{43}"$/);
 });
 
-t.test('sheets name fonts that are there; browsers keep them', async t => {
+t.test('sheets name existing fonts; browsers cache them', async t => {
   const assets = new Assets(['site/styles']);
   const sheet = await assets.find('site/styles/base.css');
   const names = [...String(sheet!.body).matchAll(/url\("(.+?)"\)/g)].map(([, name]) => name);

@@ -131,7 +131,7 @@ t.test('only scripts that pages load are bundles', async t => {
   t.equal(await bundler.bundle('c/other.ts'), undefined);
 });
 
-t.test('what a bundle cannot have is named', async t => {
+t.test('an import that a bundle cannot have is named', async t => {
   for (const [code, message] of [
     [`import { gone } from './gone.ts';`, /d\/gone\.ts is imported, but browsers may not load it/],
     [`import './main.ts';`, /no circles, but d\/main\.ts imports d\/main\.ts/],

@@ -89,7 +89,7 @@ for (const transport of ['websocket', 'http'] as const) {
     await t.rejects(created, { name: 'BadReply', message: /session_id must be a string, got nothing/ });
   });
 
-  t.test(`${transport}: an error cannot steer the terminal`, async t => {
+  t.test(`${transport}: an error cannot control the terminal`, async t => {
     const detail = '\x1b]0;owned\x07\x1b[2Jdone\r\nragen: all is well';
     const error = { code: 'unknown_session', status: 404, detail, errors: [{ pointer: '\x1b', detail: '' }] };
     const server = await hostile(t, batchOf({ ok: false, error }), transport);

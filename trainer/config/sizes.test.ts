@@ -111,7 +111,7 @@ t.test('a quantized base, logits in pieces and open episodes count as they are',
   t.equal(part({ policy: { workers: 3 } }, 'the program'), 110e6 + 3 * 45e6);
 });
 
-t.test('a GPU keeps one sum of gradients and as large a cache as is asked for', async t => {
+t.test('a GPU keeps one sum of gradients and a cache of the requested size', async t => {
   const large = scratchConfig({ vocabularySize: 46, hiddenSize: 1024, layers: 24, intermediateSize: 160 });
   const policy = { runtime: 'webgpu', workers: 3, context: 512 };
   const { memory, trained } = runSizes(settingsOf({ policy, rollout: { concurrency: 256 } }), large);

@@ -100,7 +100,7 @@ t.test('a long table of runs keeps its columns on a phone, above and below', { s
   t.same([below.x, below.width], [x, width]);
 });
 
-t.test('no view moves what is there while it loads', { skip }, async t => {
+t.test('no view shifts its content while it loads', { skip }, async t => {
   const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
   for (const width of [390, 1280]) {
     const page = await openPage(t, 'about:blank', { viewport: { width, height: 900 } });

@@ -86,7 +86,7 @@ t.test('files and folders become runs, a run for each path', async t => {
   t.match(await reader.search('results', { q: 'rome?' }), { hits: [{ turn: 0, where: 'prompt' }] });
 });
 
-t.test('what cannot be read is refused by file and line', async t => {
+t.test('an unreadable record is refused with its file and line', async t => {
   const folder = t.testdir({
     root: {},
     empty: {},

@@ -37,7 +37,7 @@ t.test('weights choose what an episode earns in training; without them it is the
   });
 });
 
-t.test('a component that no episode has is refused with those that are there', async t => {
+t.test('a component that no episode has is refused with the existing ones', async t => {
   t.throws(() => checkComponents([episode], { stile: 1 }), {
     message:
       'algorithm.reward_components names stile, which no step of this iteration returned in info.rewards; there are reward, format_penalty, correct, style',

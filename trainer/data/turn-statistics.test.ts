@@ -13,7 +13,7 @@ t.test('advantages of last turns, of the others, and their correlation with the 
   });
 });
 
-t.test('what has no value is absent', async t => {
+t.test('metrics without a value are absent', async t => {
   const one = { lossMask: [1], advantages: [2], turnEnds: [0] };
   t.same(turnStatistics([one, one]), {
     'critic/advantages/std': 0,

@@ -98,7 +98,7 @@ t.test('two roles give two samples, which share the return', async t => {
   }
 });
 
-t.test("the environment's tools are there by MCP, for this session alone", async t => {
+t.test("MCP offers the environment's tools, for this session alone", async t => {
   const { play, notes } = await programPlays(
     t,
     {

@@ -270,7 +270,7 @@ t.test('evicted sequences and changed weights are computed again', async t => {
   }
 });
 
-t.test('a stale cache is gone on from where it is to be kept', async t => {
+t.test('generation continues from a stale cache where it is kept', async t => {
   for (const program of PROGRAMS) {
     const changed = randomWeights(config, 1);
     const engine = engineWith({ program, parameters: changed });

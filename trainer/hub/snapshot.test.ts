@@ -135,7 +135,7 @@ t.test('a download continues where its connection was cut, and after 429 and 503
   t.equal(hub.log.filter(line => line === `GET store/${oid}`).length, 3);
 });
 
-t.test('what an earlier process left is gone on with, unless the file has changed', async t => {
+t.test('a download that an earlier process left continues, unless the file has changed', async t => {
   hub.put('org/model', files);
   for (const left of [weights.subarray(0, 150_000), Buffer.alloc(150_000, 'other'), Buffer.alloc(300_000)]) {
     const options = optionsWith();

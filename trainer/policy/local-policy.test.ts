@@ -213,7 +213,7 @@ t.test('observed tokens with a weight are learned, and those without are not', a
   t.ok(logProbs[4] < -0.5, 'nobody taught this one');
 });
 
-t.test('Σ π² of a score is that of all tokens that could have stood there', async t => {
+t.test('Σ π² of a score covers all tokens that could have been sampled there', async t => {
   const policy = await closing(t, policyWith());
   const lossMask = Uint8Array.of(0, 0, 1);
   const all = Array.from({ length: vocabularySize }, (_, id) => ({

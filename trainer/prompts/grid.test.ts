@@ -11,7 +11,7 @@ function writeGrid(grid: Grid, wall: string): string {
 
 const SYMBOLS = new Set(['#', '_', 'P', '√']);
 
-t.test('a grid comes back as it was, with and without a border', async t => {
+t.test('a grid survives encoding unchanged, with and without a border', async t => {
   for (const state of [
     '####\n#P_#\n#_√#\n####',
     'P_\n_√',

@@ -157,7 +157,7 @@ const tensor = (write: (writer: protobuf.Writer) => void): Uint8Array =>
     writer.ldelim().ldelim();
   });
 
-t.test('what is not a request is refused with the name of the field', async t => {
+t.test('an invalid request is refused with the name of the field', async t => {
   const refused = (message: Uint8Array, pattern: RegExp) =>
     t.throws(() => decodeForwardBackwardRequest(message), { name: 'TinkerProtocolError', message: pattern });
   refused(Buffer.from('{"model_id": "S"}'), /^the request is not a protobuf message/);

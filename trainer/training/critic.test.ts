@@ -55,7 +55,7 @@ t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
     t.match(JSON.parse(printed()[0].args[0]), [{ episodes: 4 }]);
   });
 
-  await t.test('has adapters where the policy has, and may begin as another model', async t => {
+  await t.test('the critic has adapters where the policy has, and may start from another model', async t => {
     const base = policyOf(await trainTiny(settings('base', { training: { steps: 0 } })));
     const lora = { rank: 2, alpha: 4, target_modules: ['q_proj', 'up_proj'] };
     const once = (policy: Json) => ({ ...ppo(policy), training: { steps: 1 } });

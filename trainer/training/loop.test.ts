@@ -283,7 +283,7 @@ t.test('a stop while validating resumes with that validation', async t => {
   );
 });
 
-t.test('a learning rate of 0 leaves the policy as it was', async t => {
+t.test('a learning rate of 0 leaves the policy unchanged', async t => {
   const settings = settingsIn(t.testdir(), { optimizer: { learning_rate: 0 } });
   const { policy, parts } = start(createRunFolder(settings, 'x'), settings);
   await trainLoop(parts, initialState(10_000));

@@ -115,7 +115,7 @@ t.test('a service that keeps nothing gets its state back, and a seed for every s
   }
 });
 
-t.test('an environment without seeds says so and gets none', async t => {
+t.test('an environment that declares no seeds gets none', async t => {
   const { environment, received, begin } = await playing(t, { capabilities: { seed: false } });
   await begin();
   t.equal(environment.spec.seedable, false);

@@ -95,7 +95,7 @@ t.test('the program is taken out of its code block', async t => {
   t.equal(programOf('print(3)'), 'print(3)');
 });
 
-t.test('which isolation is in force is said, of wrapped environments too', async t => {
+t.test('the description names the isolation in force, of wrapped environments too', async t => {
   for (const environment of [deepCoder, wrap(deepCoder as AnyEnvironment, [{ name: 'record' }])]) {
     const { summary, isolated: inForce, isolation } = await environment.condition!();
     t.equal(inForce, isolated);

@@ -11,7 +11,7 @@ import { textShop } from './textshop.ts';
 
 const play = playing(textShop);
 
-t.test('texts are alike as rapidfuzz says', async t => {
+t.test('the similarity of texts equals rapidfuzz’s', async t => {
   t.equal(tokenSetRatio('fuzzy was a bear', 'Fuzzy, fuzzy was a bear'), 100);
   t.equal(tokenSetRatio('new york mets', 'new york mets vs atlanta braves'), 100);
   t.equal(tokenSetRatio('this test', 'this text'), 89);

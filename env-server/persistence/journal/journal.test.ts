@@ -159,26 +159,29 @@ t.test(
   },
 );
 
-t.test('what an earlier process could not write stays known until a checkpoint covers it', async t => {
-  const folder = t.testdir();
-  const first = openJournal(folder);
-  first.journal.append('s', 'sA', 1, '"Left"');
-  await nextTurn();
-  first.disk.fault = 'ENOSPC';
-  first.journal.append('s', 'sA', 2, '"Left"');
-  first.journal.close();
-  const second = openJournal(folder);
-  second.journal.append('s', 'sB', 1, '"Left"');
-  await nextTurn();
-  t.match((await copied(t, folder)).findings, { incomplete: /took no writes/ });
-  second.journal.releaseInherited();
-  second.journal.append('s', 'sB', 2, '"Left"');
-  second.journal.close();
-  t.same((await replayed(folder)).findings, { faults: [], incomplete: undefined });
-});
+t.test(
+  'records that an earlier process could not write stay known until a checkpoint covers them',
+  async t => {
+    const folder = t.testdir();
+    const first = openJournal(folder);
+    first.journal.append('s', 'sA', 1, '"Left"');
+    await nextTurn();
+    first.disk.fault = 'ENOSPC';
+    first.journal.append('s', 'sA', 2, '"Left"');
+    first.journal.close();
+    const second = openJournal(folder);
+    second.journal.append('s', 'sB', 1, '"Left"');
+    await nextTurn();
+    t.match((await copied(t, folder)).findings, { incomplete: /took no writes/ });
+    second.journal.releaseInherited();
+    second.journal.append('s', 'sB', 2, '"Left"');
+    second.journal.close();
+    t.same((await replayed(folder)).findings, { faults: [], incomplete: undefined });
+  },
+);
 
 for (const fault of ['EIO', 'EROFS', 'EBADF']) {
-  t.test(`${fault}: what waits goes whole to another file`, async t => {
+  t.test(`${fault}: waiting records go whole to another file`, async t => {
     const folder = t.testdir();
     const { journal, health, disk } = openJournal(folder);
     journal.append('s', 'sA', 1, '"Left"');

@@ -156,7 +156,7 @@ t.test('a damaged turn is named and costs only what follows for its sessions', a
   t.same(gone.behind, all, 'and where a turn is gone');
 });
 
-t.test('records that are there twice, or covered, count once', async t => {
+t.test('duplicate and covered records count once', async t => {
   const continuity = new SessionContinuity();
   continuity.covers('sA', 2);
   const at = { file: FIRST, offset: 0 };

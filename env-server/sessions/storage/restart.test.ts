@@ -89,7 +89,7 @@ function newestOf(journal: string): string {
     .at(-1)!;
 }
 
-t.test('idle time stands still while the server is down, lifetime does not; 410 is remembered', async t => {
+t.test('idle time pauses while the server is down, lifetime does not; 410 is remembered', async t => {
   const data = t.testdir();
   const clock = { now: 1e12 };
   const limits = { idleTtlSeconds: 100, lifetimeSeconds: 1000, goneSeconds: 500 };

@@ -556,20 +556,24 @@ t.test('OpenEnv keeps no names of sessions that ended at another server', { skip
   t.not((await get()).sessionId, sessionId, 'the name begins again');
 });
 
-t.test('OpenEnv keeps no names that nobody asks a server for', { skip: lacksValkey }, async t => {
-  const [a, b] = await servers(t);
-  const { names, reset, get } = namedAt(a);
-  await reset();
-  const first = (await get()).sessionId;
-  // The copy of an idle session leaves memory, and the name with it; the store has both.
-  for (; names.size > 0; await delay(50)) a.wait(1);
-  t.equal((await get()).sessionId, first);
-  t.equal(names.size, 1);
-  t.equal((await b.ask('DELETE', `/v1/sessions/${first}`)).status, 204);
-  for (; names.size > 0; await delay(50)) a.wait(1);
-  await t.rejects(get(), { code: 'session_closed' });
-  t.equal(names.size, 0);
-});
+t.test(
+  'OpenEnv drops the name of an idle session, and finds it again in the store',
+  { skip: lacksValkey },
+  async t => {
+    const [a, b] = await servers(t);
+    const { names, reset, get } = namedAt(a);
+    await reset();
+    const first = (await get()).sessionId;
+    // The copy of an idle session leaves memory, and the name with it; the store has both.
+    for (; names.size > 0; await delay(50)) a.wait(1);
+    t.equal((await get()).sessionId, first);
+    t.equal(names.size, 1);
+    t.equal((await b.ask('DELETE', `/v1/sessions/${first}`)).status, 204);
+    for (; names.size > 0; await delay(50)) a.wait(1);
+    await t.rejects(get(), { code: 'session_closed' });
+    t.equal(names.size, 0);
+  },
+);
 
 t.test('metrics count take-overs and errors of the store', { skip: lacksValkey }, async t => {
   const [a, b, valkey] = await servers(t);

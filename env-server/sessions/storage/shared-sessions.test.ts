@@ -130,7 +130,7 @@ t.test('limits on open sessions count for all servers', { skip: lacksValkey }, a
   await open(b);
 });
 
-t.test('a custom environment is offered by all servers at once', { skip: lacksValkey }, async t => {
+t.test('all servers offer a custom environment at once', { skip: lacksValkey }, async t => {
   const [a, b] = await servers(t);
   const definition = {
     kind: 'tabular',

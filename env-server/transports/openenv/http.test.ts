@@ -87,7 +87,7 @@ t.test('clients that name no session never meet in one', async t => {
   t.match((await jars[1].get('state')).body, { step_count: 0 });
 });
 
-t.test('a cookie is of account where there is no header, and names a session that is there', async t => {
+t.test('a cookie counts where there is no header, and names an existing session', async t => {
   const app = await testApp(t);
   const { get, post } = keepingCookies(app);
   const first = await post('reset');
@@ -177,7 +177,7 @@ t.test('a name lasts as long as its session, however many sessions others open',
   t.equal(app.sessions.size, 1);
 });
 
-t.test('a name of an ended session says so, within a memory for such names', async t => {
+t.test('a name of an ended session is answered as ended, within a memory for such names', async t => {
   const app = await testApp(t, { maxSessions: 2 });
   const { post } = asking(app);
   const step = (name: string) => post('step', { action: { action: 'add' } }, name);

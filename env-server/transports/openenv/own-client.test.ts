@@ -69,7 +69,7 @@ for (const transport of ['http', 'websocket'] as const) {
   });
 }
 
-t.test('a full server is reported as one, though it says so before the first request', async t => {
+t.test('a server that reports before the first request that it is full is recognized', async t => {
   const { app, environment } = await remote(t, 'websocket', { maxSessions: 1 });
   await app.open();
   await t.rejects(async () => environment.reset({ max_steps: 9 }, Random.fromSeed(1), {}), {

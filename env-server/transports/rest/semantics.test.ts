@@ -121,7 +121,7 @@ t.test('a snapshot gives the same future, random draws included', async t => {
   t.same(await play(), future, 'as often as you like');
 });
 
-t.test('clones stand where the original stands, draw what it draws, and go their own way', async t => {
+t.test('clones have the state and the random stream of the original, and then differ', async t => {
   const { ask, open } = await testApp(t);
   const id = await open({ group_id: 'mine', config: { preset: 'long' } });
   await ask('POST', `/v1/sessions/${id}/step`, { action: 'draw' });

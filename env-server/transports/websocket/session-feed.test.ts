@@ -49,7 +49,7 @@ for (const protocol of ['ragen.json', 'ragen.msgpack']) {
   });
 }
 
-t.test('filters by environment, group and client; what is not asked for is refused', async t => {
+t.test('the feed filters by environment, group and client; unknown filters are refused', async t => {
   const app = await listening(t);
   const one = await app.open({ group_id: 'g1' });
   await app.open({ group_id: 'g2' });

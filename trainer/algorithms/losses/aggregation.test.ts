@@ -13,7 +13,7 @@ t.test('padding sequences, masked tokens and entropy masks count as they should'
   t.same(counts, { tokens: 4, sequences: 2, entropyTokens: 1, entropySequences: 1 });
 });
 
-t.test('what the loss mask excludes never leaks', async t => {
+t.test('tokens outside the loss mask never leak', async t => {
   for (const aggregation of AGGREGATIONS) {
     const found = aggregate([[Number.NaN, 2, Number.POSITIVE_INFINITY]], [[0, 1, 0]], aggregation, 4);
     t.equal(found, aggregation === 'dr_grpo' ? 0.5 : 2, aggregation);

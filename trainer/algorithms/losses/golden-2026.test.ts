@@ -283,7 +283,7 @@ function checkSequenceMean(t: Test, data: Case, batch: Batch, change: Partial<Lo
   t.ok(same(found.gradient, data.gradient ?? data.gradient_of_token_mean!), 'gradient');
 }
 
-t.test('what the mask excludes reaches no loss, NaN and infinities included', async t => {
+t.test('tokens outside the mask reach no loss, NaN and infinities included', async t => {
   for (const { log_prob } of golden.masked_non_finite) {
     const row = log_prob[0].map(Number);
     const batch: Batch = {

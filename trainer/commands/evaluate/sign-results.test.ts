@@ -64,7 +64,7 @@ t.test(
   },
 );
 
-t.test('what could not be checked by others is not signed', { timeout: MAX_MS }, async t => {
+t.test('results that others could not check are not signed', { timeout: MAX_MS }, async t => {
   const folder = t.testdir();
   const [server] = (await serve(t)).servers;
   const run = await trainTiny(tinySettings(server.name, folder, 'run', { training: { steps: 0 } }));

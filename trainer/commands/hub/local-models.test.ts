@@ -61,7 +61,7 @@ t.test('a run keeps the commit of its model, and adapters learned next to it nam
   t.same(await findModel(found.folder), { base: snapshot, adapter: found.folder }, 'its base came along');
 });
 
-t.test('a folder of the name wins, and says so; a missing one is explained', async t => {
+t.test('a folder of the name takes precedence, with a note; a missing one is explained', async t => {
   const cwd = process.cwd();
   process.chdir(folder);
   t.teardown(() => process.chdir(cwd));

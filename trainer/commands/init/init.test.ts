@@ -170,7 +170,7 @@ t.test(
   },
 );
 
-t.test('a file that is there is kept, unless it is to be replaced', async t => {
+t.test('an existing file is kept without --force', async t => {
   const url = await served(t, environment('Yes-v0'));
   const out = join(t.testdir({ 'mine.yaml': 'mine' }), 'mine.yaml');
   const again = (force: boolean) => init('Yes-v0', [], { servers: url, out, force });
@@ -183,7 +183,7 @@ t.test('a file that is there is kept, unless it is to be replaced', async t => {
   t.match(readFileSync(out, 'utf8'), /train_tags: \[ Yes \]/);
 });
 
-t.test('what cannot be trained is refused, and nothing is written', async t => {
+t.test('an environment that cannot be trained is refused, and nothing is written', async t => {
   const url = await served(
     t,
     environment('Yes-v0'),
@@ -216,7 +216,7 @@ t.test('what cannot be trained is refused, and nothing is written', async t => {
   t.same(readdirSync(folder), []);
 });
 
-t.test('what is doubtful is said in the file and at the end', async t => {
+t.test('doubts are noted in the file and printed at the end', async t => {
   const space = { type: 'Text', minLength: 1, maxLength: 8 } as never;
   const url = await served(
     t,

@@ -64,7 +64,7 @@ t.test('the channel to its parent does not keep a program that is done', async t
   t.same(await ended, [0, null]);
 });
 
-t.test('what is over listens to nothing', async t => {
+t.test('stop requests that are over listen to nothing', async t => {
   const listeners = () => [...SIGNALS, 'disconnect'].map(name => process.listenerCount(name));
   const before = listeners();
   for (let i = 0; i < 20; i++) {

@@ -77,7 +77,7 @@ const wanted = {
   stopStrings: [],
 };
 
-t.test('a completion is asked for as the public interface says, and its tokens are counted', async t => {
+t.test('a completion is requested as the public interface says, and its tokens are counted', async t => {
   const part = { apiKey: 'secret', extra: { top_a: 1 } };
   const { completions, asked } = await endpoint(t, (_, response) => void say(response, 'Up', 'length'), part);
   t.same(await completions.complete(wanted), { text: 'Up', finishReason: 'length' });

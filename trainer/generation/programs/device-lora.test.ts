@@ -111,7 +111,7 @@ t.test(
   },
 );
 
-t.test('an adapter that is off leaves the base on a device what it is', onGpu, async t => {
+t.test('an adapter that is off leaves the base on a device unchanged', onGpu, async t => {
   const given = await continued(gpu!, off, off, false);
   const plain = new GenerationEngine({
     config: shape,

@@ -319,7 +319,7 @@ for (const [name, open, client, path] of [
   });
 }
 
-t.test('what SGLang breaks off is asked again', async t => {
+t.test('a response that SGLang breaks off is requested again', async t => {
   const engine = await sglangEngine(t, { aborts: 2 });
   const generator = generatorOf(t, [sglang(engine.url)]);
   await generator.publish(1, 'v1', ADAPTER);

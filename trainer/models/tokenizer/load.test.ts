@@ -153,7 +153,7 @@ t.test('a word-level tokenizer gives text back exactly', async t => {
   t.throws(() => tokenizer.decode([14]), /14 is not in the vocabulary of 14/);
 });
 
-t.test('a saved word-level tokenizer loads alike', async t => {
+t.test('a saved word-level tokenizer loads identically', async t => {
   const tokenizer = buildWordTokenizer(['a', 'ab', '<think>', '10']);
   const folder = join(t.testdir(), 'new');
   await saveTokenizer(tokenizer, folder);

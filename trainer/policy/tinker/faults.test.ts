@@ -78,7 +78,7 @@ t.test(
   },
 );
 
-t.test('a step is submitted before the results of the one before are there', { skip }, async t => {
+t.test('a step is submitted before the results of the previous one arrive', { skip }, async t => {
   const server = await referenceServer(t, t.testdir());
   const proxy = await faultyProxy(t, server.url);
   const policy = await tinkerPolicy(t, proxy.url);
@@ -273,7 +273,7 @@ t.test(
   },
 );
 
-t.test('what cannot be sent is refused before anything is sent', { skip }, async t => {
+t.test('a batch that cannot be sent is refused before anything is sent', { skip }, async t => {
   const { url } = await referenceServer(t, t.testdir());
   const proxy = await faultyProxy(t, url);
   const policy = await tinkerPolicy(t, proxy.url);
@@ -475,7 +475,7 @@ t.test(
   },
 );
 
-t.test('a session that the server ended fails at once and says so', { skip }, async t => {
+t.test('a session that the server ended fails at once, with that reason', { skip }, async t => {
   const { url } = await referenceServer(t, t.testdir());
   const proxy = await faultyProxy(t, url);
   const policy = await tinkerPolicy(t, proxy.url, { heartbeatMs: 30 });

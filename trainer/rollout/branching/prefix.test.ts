@@ -269,17 +269,23 @@ t.test('a kept episode is used once, while it is young, and the most promising c
   t.equal(learnPrefixes(NO_PREFIXES, groups, POOL, { step: 4, seed: 1 }).state.pool.length, 3, 'capacity');
 });
 
-t.test('what continuations come to moves the ratio of their kind; reverse uses the iteration', async t => {
-  const won = groupOf(9, 10, 8, { prefix: { turns: 6, kind: 'head_start' } });
-  let state = NO_PREFIXES;
-  for (let step = 1; step <= 3; step++) state = learnPrefixes(state, [won], POOL, { step, seed: 1 }).state;
-  t.ok(near(state.controllers['head_start Lake'].ratio, 0.3), 'harder after its average left the dead zone');
-  t.ok(near(state.controllers['handicap Lake'].ratio, 0.25));
-  t.equal(learnPrefixes(state, [won], POOL, { step: 4, seed: 1 }).metrics['prefix/class/all_pass'], 0);
-  const reverse: PrefixPoolSettings = { ...POOL, schedule: 'reverse', reverseOver: 10 };
-  const lengths = [1, 6, 10].map(step => {
-    const { pool } = learnPrefixes(NO_PREFIXES, [groupOf(1, 5, 20)], reverse, { step, seed: 1 }).state;
-    return pool[0].played.length;
-  });
-  t.same(lengths, [18, 9, 1], 'from the end backwards');
-});
+t.test(
+  'the pass rate of continuations moves the ratio of their kind; reverse uses the iteration',
+  async t => {
+    const won = groupOf(9, 10, 8, { prefix: { turns: 6, kind: 'head_start' } });
+    let state = NO_PREFIXES;
+    for (let step = 1; step <= 3; step++) state = learnPrefixes(state, [won], POOL, { step, seed: 1 }).state;
+    t.ok(
+      near(state.controllers['head_start Lake'].ratio, 0.3),
+      'harder after its average left the dead zone',
+    );
+    t.ok(near(state.controllers['handicap Lake'].ratio, 0.25));
+    t.equal(learnPrefixes(state, [won], POOL, { step: 4, seed: 1 }).metrics['prefix/class/all_pass'], 0);
+    const reverse: PrefixPoolSettings = { ...POOL, schedule: 'reverse', reverseOver: 10 };
+    const lengths = [1, 6, 10].map(step => {
+      const { pool } = learnPrefixes(NO_PREFIXES, [groupOf(1, 5, 20)], reverse, { step, seed: 1 }).state;
+      return pool[0].played.length;
+    });
+    t.same(lengths, [18, 9, 1], 'from the end backwards');
+  },
+);

@@ -49,7 +49,7 @@ t.test('a file that does not exist is named before an episode is played', async 
   t.throws(() => new FileReward({ ...settings, file: 'nowhere.ts' }), /there is no file .*\/nowhere\.ts/);
 });
 
-t.test('what a file does wrong costs its episode and names the file', async t => {
+t.test('a fault in a reward file costs its episode and names the file', async t => {
   const wrong = async (code: string, message: RegExp) =>
     t.rejects(withHookRewards(EPISODE, fileHook(t, code)), message);
   await wrong(

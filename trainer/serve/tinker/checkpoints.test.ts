@@ -53,28 +53,31 @@ t.test('expired checkpoints of any model make room', async t => {
   t.notOk(existsSync(folderOf(root, MODEL, 'two')), 'also those of other keys');
 });
 
-t.test('what a share has is read once at the start, and saves read nothing of others', async t => {
-  const root = t.testdir();
-  const before = new Checkpoints(root, 4096, () => false);
-  await saved(before, 'one');
-  await saved(before, 'two', {}, OTHER_MODEL);
-  await saved(before, 'theirs', { owner: 'theirs' });
-  const checkpoints = new Checkpoints(root, 4096, () => false);
-  await t.rejects(
-    saved(checkpoints, 'three'),
-    { message: /would take 1 of/ },
-    'those of the server before count',
-  );
-  await rm(folderOf(root, MODEL, 'one'), { recursive: true });
-  await saved(checkpoints, 'three');
-  const file = join(folderOf(root, MODEL, 'theirs'), 'tinker.json');
-  const info = JSON.parse(await readFile(file, 'utf8'));
-  await writeFile(file, JSON.stringify({ ...info, expires: 1 }));
-  await saved(checkpoints, 'three', { overwrite: true });
-  t.ok(existsSync(file), 'the file of another key was not opened');
-  await saved(new Checkpoints(root, 4096, () => false), 'three', { overwrite: true });
-  t.notOk(existsSync(file), 'and is read by the next server');
-});
+t.test(
+  'a key’s share of the disk is read once at the start, and saves read nothing of other keys',
+  async t => {
+    const root = t.testdir();
+    const before = new Checkpoints(root, 4096, () => false);
+    await saved(before, 'one');
+    await saved(before, 'two', {}, OTHER_MODEL);
+    await saved(before, 'theirs', { owner: 'theirs' });
+    const checkpoints = new Checkpoints(root, 4096, () => false);
+    await t.rejects(
+      saved(checkpoints, 'three'),
+      { message: /would take 1 of/ },
+      'those of the server before count',
+    );
+    await rm(folderOf(root, MODEL, 'one'), { recursive: true });
+    await saved(checkpoints, 'three');
+    const file = join(folderOf(root, MODEL, 'theirs'), 'tinker.json');
+    const info = JSON.parse(await readFile(file, 'utf8'));
+    await writeFile(file, JSON.stringify({ ...info, expires: 1 }));
+    await saved(checkpoints, 'three', { overwrite: true });
+    t.ok(existsSync(file), 'the file of another key was not opened');
+    await saved(new Checkpoints(root, 4096, () => false), 'three', { overwrite: true });
+    t.notOk(existsSync(file), 'and is read by the next server');
+  },
+);
 
 t.test('of checkpoints that are saved at once only those that fit are kept', async t => {
   const root = t.testdir();

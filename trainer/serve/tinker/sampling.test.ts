@@ -123,7 +123,7 @@ t.test(
   },
 );
 
-t.test('what ends a response', async t => {
+t.test('stop tokens, length, context and stop strings end a response', async t => {
   const sampler = await (await trained(0)).sampler(0);
   const ask = async (seq: number, sampling: object) =>
     (

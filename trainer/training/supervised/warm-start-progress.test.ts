@@ -25,7 +25,7 @@ const policy = {
   },
 };
 
-t.test('the newest progress replaces the one before and is read as it was', async t => {
+t.test('the newest progress replaces the previous one and is read back unchanged', async t => {
   const run = { warmStart: join(t.testdir(), 'warm-start') };
   t.equal(readWarmStart(run), undefined);
   await saveWarmStart(run, state(9), policy);
@@ -53,7 +53,7 @@ t.test('progress in the format of another version is refused', async t => {
   t.throws(() => readWarmStart(run), /step-000003 has format 7 of warm starts; this version reads 1/);
 });
 
-t.test('demonstrations are read as they were played', async t => {
+t.test('demonstrations are read back as played', async t => {
   const run = { warmStart: join(t.testdir(), 'warm-start') };
   const demonstrations = [
     { tokenIds: Int32Array.of(5, 70_000, 6), lossMask: Uint8Array.of(0, 1, 1) },

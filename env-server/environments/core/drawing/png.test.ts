@@ -3,7 +3,7 @@ import t from 'tap';
 import { Canvas } from './painting.ts';
 import { encodePng, pictureUrl } from './png.ts';
 
-t.test('pictures of few and of many colors, and transparent ones, come back as they were', async t => {
+t.test('pictures of few and of many colors, and transparent ones, survive encoding', async t => {
   const noise = (colors: number, alpha: number) => {
     const data = new Uint8Array(4 * 40 * 30);
     for (let i = 0; i < 1200; i++) {
