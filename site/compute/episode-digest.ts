@@ -1,4 +1,5 @@
 import type { EpisodeRecord } from '../../shared/run-folder/run-files.ts';
+import { type PathCell, pathOf } from './episode-path.ts';
 
 /** Characters of a prompt in a list. */
 const PROMPT_LENGTH = 100;
@@ -30,6 +31,8 @@ export interface EpisodeDigest {
   /** Mean advantage of its trained tokens; absent for untrained episodes. */
   readonly advantage?: number;
   readonly filter?: EpisodeRecord['filter'];
+  /** Cells of the player, where the board has one. */
+  readonly path?: readonly PathCell[];
   /** End of its first prompt; absent where environment and seed already identify the level. */
   readonly prompt?: string;
 }
@@ -40,6 +43,7 @@ export function digestOf(record: EpisodeRecord, index: number): EpisodeDigest {
   let advantage = 0;
   let trained = 0;
   let tokens = 0;
+  const path = pathOf(record);
   for (const { mask, advantages } of samples) {
     for (let t = 0; t < mask.length; t++) {
       if (!mask[t]) continue;
@@ -66,6 +70,7 @@ export function digestOf(record: EpisodeRecord, index: number): EpisodeDigest {
         ? {}
         : { advantage: record.advantage }),
     ...(filter ? { filter } : {}),
+    ...(path ? { path } : {}),
     ...(seed === null && turns.length > 0 ? { prompt: turns[0].state.trimEnd().slice(-PROMPT_LENGTH) } : {}),
   };
 }

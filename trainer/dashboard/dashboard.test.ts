@@ -267,9 +267,9 @@ t.test('a run is live: its metrics, stage and notes appear without a reload', { 
   const origin = await serveDashboard(t, { runs: root });
   const page = await openPage(t, `${origin}/runs/#/run/live`);
   await page.locator('.progress', { hasText: 'training, step 10 of 10' }).waitFor();
-  await page.getByRole('img', { name: /^Return in training: / }).waitFor();
+  await page.getByRole('img', { name: /^Training return: / }).waitFor();
   appendFileSync(join(root, 'live/metrics.jsonl'), '{"step":11,"train/return":7.25}\n');
-  await page.getByRole('img', { name: /^Return in training: .* to 7.25 at step 11$/ }).waitFor();
+  await page.getByRole('img', { name: /^Training return: .* to 7.25 at step 11$/ }).waitFor();
   const file = join(root, 'live/status.json');
   const status = JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
   writeFileSync(

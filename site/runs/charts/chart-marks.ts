@@ -28,10 +28,14 @@ export function drawReference(
   ctx.restore();
 }
 
-/** The last value of each visible curve at its end, moved apart where they would overlap. */
+/**
+ * The last value of each visible curve at its end, moved apart where they would overlap.
+ * @param back columns from a curve back to the values that are written
+ */
 export function drawEnds(
   plot: uPlot,
   curves: readonly { readonly at: number; readonly stroke: string }[],
+  back: number,
   format: (value: number) => string,
 ): void {
   const { ctx, bbox } = plot;
@@ -46,7 +50,7 @@ export function drawEnds(
     if (index === -1) return [];
     const value = column[index]!;
     const [x, y] = [plot.valToPos(plot.data[0][index], 'x', true), plot.valToPos(value, 'y', true)];
-    return [{ x, y, text: y, value, stroke }];
+    return [{ x, y, text: y, value: plot.data[at - back][index] ?? value, stroke }];
   });
   ends.sort((a, b) => a.y - b.y);
   for (let i = 1; i < ends.length; i++)
@@ -55,12 +59,18 @@ export function drawEnds(
   ctx.font = `600 ${13 * ratio}px ${variable('--sans')}`;
   ctx.textAlign = 'left';
   ctx.textBaseline = 'middle';
+  ctx.strokeStyle = color('--surface');
+  ctx.lineWidth = 4 * ratio;
+  ctx.lineJoin = 'round';
   for (const { x, y, text, value, stroke } of ends) {
     ctx.fillStyle = stroke;
     ctx.beginPath();
     ctx.arc(x, y, 3.5 * ratio, 0, 2 * Math.PI);
     ctx.fill();
-    ctx.fillText(format(value), Math.max(x, bbox.left) + 9 * ratio, text);
+    // The line of another curve passes behind the text.
+    const left = Math.max(x, bbox.left) + 9 * ratio;
+    ctx.strokeText(format(value), left, text);
+    ctx.fillText(format(value), left, text);
   }
   ctx.restore();
 }

@@ -1,8 +1,20 @@
 import t from 'tap';
 
+// The module reads the color scheme of the browser when it is loaded.
+Object.assign(globalThis, { matchMedia: () => ({ matches: false }), devicePixelRatio: 1 });
+
+t.test('a stacked curve is above the one before it, and its value is what it adds', async t => {
+  const { addedAt, tableOf } = await import('./chart-options.ts');
+  const curves = [3, 1, 4].map((value, i) => ({ label: String(i), x: [1], y: [value] }));
+  const table = tableOf({ title: '', curves, stacked: true });
+  t.same(table, [[1], [3], [4], [8]]);
+  t.same(
+    [1, 2, 3].map(at => addedAt(table, at, 0)),
+    [3, 1, 4],
+  );
+});
+
 t.test('limits begin at 0 unless all values are far from it, and a flat curve is drawn flat', async t => {
-  // The module reads the color scheme of the browser when it is loaded.
-  Object.assign(globalThis, { matchMedia: () => ({ matches: false }), devicePixelRatio: 1 });
   const { limitsOf } = await import('./chart-options.ts');
   t.same(limitsOf(0.2, 1), [0, 1.04]);
   t.same(limitsOf(-1, 1), [-1.1, 1.1]);

@@ -60,12 +60,18 @@ export function tableOf(props: ChartProps): uPlot.AlignedData {
   return [x, ...stack] as uPlot.AlignedData;
 }
 
+/** The difference of a stacked curve to the one below it. */
+export function addedAt(data: uPlot.AlignedData, at: number, index: number): number {
+  return (data[at][index] ?? 0) - ((at > 1 && data[at - 1][index]) || 0);
+}
+
 const strokeOf = ({ color: number }: Curve, i: number): string =>
   color(`--curve-${((number ?? i) % CURVES) + 1}`);
 
 /** Indices of the curves among the series, their styles, and the bands between two of them. */
 function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
   const weight = smoothing({ curves, ...props });
+  const back = weight > 0 ? 1 : 0;
   const series: uPlot.Series[] = [{ label: props.view?.axis ?? 'step' }];
   const bands: uPlot.Band[] = [];
   const mains: number[] = [];
@@ -82,7 +88,10 @@ function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
       ...(stacked ? { fill: stroke + FILL } : {}),
       spanGaps: true,
       points: { show: x.length <= 30 && weight === 0, size: 5 },
-      value: (_plot, value) => (value === null || value === undefined ? '–' : format(value)),
+      value: (plot, value, at, index) =>
+        value === null || value === undefined
+          ? '–'
+          : format(stacked ? addedAt(plot.data, at, index!) : (plot.data[at - back][index!] ?? value)),
     });
     if (!low || !high) return;
     const at = series.length;
@@ -164,9 +173,11 @@ interface Marks {
 
 function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Marks): uPlot.Hooks.Arrays {
   const { format = short, legend, references = [] } = latest();
+  // A chart writes the raw values, which precede the smoothed ones.
+  const back = smoothing(latest()) > 0 ? 1 : 0;
   // Another chart's pointer moves this one's, too, but only its own drags zoom it.
   let pressed = false;
-  const valuesAt = (plot: uPlot, index: number) => mains.map(at => plot.data[at][index]);
+  const valuesAt = (plot: uPlot, index: number) => mains.map(at => plot.data[at - back][index]);
   const showLast = (plot: uPlot) => {
     const last = plot.data[0].length - 1;
     if (legend) plot.setLegend({ idx: last }, false);
@@ -190,7 +201,7 @@ function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Ma
     if (!labelled) return;
     const { curves } = latest();
     const ends = mains.map((at, i) => ({ at, stroke: strokeOf(curves[i], i) }));
-    drawEnds(plot, ends, format);
+    drawEnds(plot, ends, back, format);
   };
   const press = (plot: uPlot) => {
     plot.over.addEventListener('mousedown', () => {

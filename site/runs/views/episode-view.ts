@@ -1,17 +1,18 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
-import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
+import { episodeEnd, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import { saveFile } from '../../components/save-file.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
-import { counted, levelOf, short } from '../format.ts';
+import { counted, short, signed } from '../format.ts';
 import { useBranch } from './branch.ts';
 import { chatLines } from './chat-export.ts';
+import { GroupMembers } from './group-members.ts';
 import { useKeys } from './keys.ts';
+import { Meter } from './meter.ts';
 import { choose, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { weightsIn } from './tag-panels.ts';
@@ -95,13 +96,13 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const mark = successMark(episode.success);
   return html`<div class="row">
       <nav class="fine grow" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
-      <span class="fine">Episode ${index + 1} of ${count}</span>
-      ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k">Episode before</a>` : null}
-      ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j">Episode after</a>` : null}
-      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save as messages (JSONL)</button>
+      <span class="row"><span class="fine">Episode ${index + 1} of ${count}</span>
+      ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k" aria-label="Episode before"><${Arrow} name="up" /></a>` : null}
+      ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j" aria-label="Episode after"><${Arrow} name="down" /></a>` : null}
+      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save<span class="visually-hidden"> as messages (JSONL)</span></button></span>
     </div>
     <div class="row apart low">
-      <div><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
+      <div class="grow"><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
@@ -112,7 +113,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
         onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
     }
-    ${group.length > 1 && html`<${GroupMembers} group=${group} index=${index} link=${other} meanings=${meanings} />`}
+    ${group.length > 1 && html`<${GroupMembers} group=${group} level=${turns[0]?.structured} index=${index} link=${other} meanings=${meanings} />`}
     <p class="fine keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>
     <div class="bar thumb-bar"><button type="button" aria-label="Turn before" disabled=${turn === 0} onClick=${() => go(turn - 1)}>←</button>
       <strong>Turn ${turn + 1}/${turns.length}</strong>
@@ -137,7 +138,7 @@ function Facts({ episode }: { readonly episode: EpisodeRecord }) {
   }
   const actions = turns.reduce((sum, turn) => sum + turn.actions.length, 0);
   const version = samples.reduce((most, { versions }) => versions.reduce((a, b) => Math.max(a, b), most), 0);
-  return html`<p class="fine">${env_id}, seed ${seed} · ${counted(actions, 'action')} in ${counted(turns.length, 'turn')}${version > 0 ? ` · sampled by weights ${version}` : ''} · played on ${server}
+  return html`<p class="fine"><span title=${`played on ${server}`}>${env_id}</span>, seed ${seed} · ${counted(actions, 'action')} in ${counted(turns.length, 'turn')}${version > 0 ? ` · sampled by weights ${version}` : ''}
     ${filter && html` <span class="chip ${filter.kept ? 'good' : 'warn'}">${filter.kept ? 'kept' : 'dropped'}, score ${short(filter.score)}</span>`}</p>`;
 }
 
@@ -179,8 +180,6 @@ function componentSums({ turns }: EpisodeRecord): [name: string, sum: number][] 
   return [...sums];
 }
 
-const signed = (value: number): string => `${value > 0 ? '+' : '−'}${Math.abs(value).toFixed(2)}`;
-
 interface StripProps {
   readonly episode: EpisodeRecord;
   readonly turn: number;
@@ -217,55 +216,11 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
-        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">cut off</span>` : null}</span>
-        ${value !== undefined && html`<${Meter} name="value" text=${value.toFixed(2)} share=${value / mostValue} />`}
-        ${advantage !== undefined && html`<${Meter} name="advantage" text=${signed(advantage)} share=${advantage / mostAdvantage} middle />`}
+        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">${names.length === 0 ? 'and ' : ''}cut off</span>` : null}</span>
+        ${value !== undefined && html`<span class="row tight turn-number"><span class="fine">value</span><span class="number">${value.toFixed(2).replace('-', '−')}</span><${Meter} share=${value / mostValue} /></span>`}
+        ${advantage !== undefined && html`<span class="row tight turn-number"><span class="fine">advantage</span><span class="number">${signed(advantage)}</span><${Meter} share=${advantage / mostAdvantage} middle /></span>`}
       </button>`;
     })}
     <div class="note ${successMark(episode.success).tone}"><strong class="title">${end}</strong><span class="fine">return</span><strong class="figure title">${short(episode.return)}</strong></div>
   </div>`;
-}
-
-interface MeterProps {
-  readonly name: string;
-  readonly text: string;
-  /** −1 to 1 of the longest bar. */
-  readonly share: number;
-  /** The bar begins in the middle, and extends to the left below 0. */
-  readonly middle?: boolean;
-}
-
-function Meter({ name, text, share, middle }: MeterProps) {
-  const length = Math.min(1, Math.abs(share)) / (middle ? 2 : 1);
-  const from = middle ? 0.5 - (share < 0 ? length : 0) : 0;
-  return html`<span class="row tight turn-number"><span class="fine">${name}</span><span class="number">${text}</span><span class="meter ${share < 0 ? 'down' : 'up'}" style=${{ '--from': from.toFixed(3), '--share': length.toFixed(3) }}></span></span>`;
-}
-
-interface GroupProps {
-  readonly group: readonly EpisodeDigest[];
-  readonly index: number;
-  readonly link: (index: number) => string;
-  readonly meanings?: Meanings;
-}
-
-/** The other attempts at the same level. */
-function GroupMembers({ group, index, link, meanings }: GroupProps) {
-  const [{ seed, filter, group_id }] = group;
-  const won = group.filter(({ success }) => success).length;
-  const isKnown = group.some(({ success }) => success !== null);
-  const most = group.reduce((most, { advantage = 0 }) => Math.max(most, Math.abs(advantage)), 0.01);
-  return html`<section class="stack" aria-label="Group">
-    <div class="panel-head"><h2>Group ${group_id}: the same ${seed === null ? 'prompt' : 'level'}, ${counted(group.length, 'try', 'tries')}${isKnown ? `, ${won} succeeded` : ''}</h2>
-      <span class="fine">${levelOf(group[0])}${filter ? ` · spread of returns ${short(isAlike(filter.std) ? 0 : filter.std)}, ${filter.kept ? 'kept' : 'dropped'}` : ''}</span></div>
-    <ul class="strip tries">${group.map(
-      (
-        one,
-        i,
-      ) => html`<li key=${one.index}><a class="card try ${successMark(one.success).tone}" href=${link(one.index)} aria-current=${one.index === index ? 'true' : undefined}>
-        <span class="row apart"><strong>${i + 1}</strong><span class="fine">return ${short(one.return)}, ${counted(one.turns, 'turn')}</span></span>
-        <span class="outcome cut" title=${episodeEnd(one, meanings).text}>${successMark(one.success).sign} ${episodeEnd(one, meanings).text}</span>
-        ${one.advantage !== undefined && html`<${Meter} name="advantage" text=${signed(one.advantage)} share=${one.advantage / most} middle />`}
-      </a></li>`,
-    )}</ul>
-  </section>`;
 }

@@ -37,9 +37,8 @@ export function Headline({ store, view }: { readonly store: RunStore; readonly v
   const [number] = percent(last.success).split('\u00a0');
   return html`<section class="panel fills">
     <div class="row apart low headline">
-      <div><h2 class="fine">Success on levels it never trained on, step ${last.step}</h2>
-        <p class="fine progress" role="status">${progressOf(row)}</p>
-        <p class="headline-number">${number}<small>\u00a0%</small></p></div>
+      <div class="row apart lead"><h2 class="fine">Success on levels it never trained on</h2><p class="fine progress" role="status">${progressOf(row)}</p></div>
+      <p class="headline-number">${number}<small>\u00a0%</small></p>
       <dl class="figures">
         ${last.low !== undefined && last.high !== undefined && html`<${Figure} name=${`${withUnit(95, '%')} interval`} value=${`${percent(last.low).split('\u00a0')[0]} to ${percent(last.high)}`} />`}
         ${before !== undefined && html`<${Figure} name="before training" value=${percent(before)} />`}

@@ -25,17 +25,17 @@ interface Small {
 
 /** The small charts, in order. */
 const SMALL: readonly Small[] = [
-  { title: 'Return in training', name: 'train/return' },
-  { title: 'Success in training', name: 'train/success', format: percent, range: [0, 1] },
-  { title: 'Response length, tokens', name: 'train/response_length' },
-  { title: 'Entropy, nats per token', name: 'actor/entropy' },
-  { title: 'KL to the sampling policy, nats', name: 'actor/ppo_kl' },
+  { title: 'Training return', name: 'train/return' },
+  { title: 'Training success', name: 'train/success', format: percent, range: [0, 1] },
+  { title: 'Response tokens', name: 'train/response_length' },
+  { title: 'Entropy, nats', name: 'actor/entropy' },
+  { title: 'KL to the sampler', name: 'actor/ppo_kl' },
   { title: 'KL to the reference', name: 'actor/kl_loss' },
   { title: 'Gradient norm', name: 'actor/grad_norm' },
-  { title: 'Explained variance of the critic', name: 'critic/vf_explained_var' },
-  { title: 'Loss of the warm start, by epoch', name: 'sft/loss' },
+  { title: 'Explained variance', name: 'critic/vf_explained_var' },
+  { title: 'Warm-start loss', name: 'sft/loss' },
   { title: 'Tokens per second', name: 'perf/tokens_per_second' },
-  { title: 'Busy share of the policy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
+  { title: 'Policy busy', name: 'perf/policy_busy_ratio', format: percent, range: [0, 1] },
 ];
 
 /** Success of a run, its health, next steps, its curves, and its latest episodes. */

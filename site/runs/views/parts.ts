@@ -4,7 +4,7 @@ import { listText } from '../../compute/list-text.ts';
 import { type Outcome, outcomeOf } from '../../compute/outcome.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
-import { duration } from '../format.ts';
+import { duration, timeLeft } from '../format.ts';
 
 /** Tone and sign of each outcome. */
 export const OUTCOME_LOOKS: { readonly [outcome in Outcome]: readonly [tone: string, sign?: string] } = {
@@ -109,7 +109,7 @@ export function Select({ label, inline, value, options, onChange }: SelectProps)
 /** Progress of a run, with its elapsed or remaining time. */
 export function progressOf({ state, stage, step, steps, eta_s: left, seconds }: RunRow): string {
   const done = `step ${step} of ${steps}`;
-  if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${duration(left)} left`}`;
+  if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${timeLeft(left)}`}`;
   const ended = state === 'stopped' ? `stopped at ${done}` : done;
   return seconds > 0 ? `${ended} after ${duration(seconds)}` : ended;
 }

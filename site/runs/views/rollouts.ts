@@ -43,17 +43,17 @@ export function Rollouts({ store, query }: RolloutsProps) {
   const failed = formatAddress({ view: 'episodes', run: store.id, query: { file, success: 'no' } });
   const failures = value.filter(({ success }) => success === false).length;
   return html`<section class="wide tiles rollouts" style="--tile: 25rem" aria-label="Rollouts">
-    <div>
-      <h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2>
+    <div class="stack">
+      <div class="panel-head"><h2>Returns of ${counted(value.length, `${kind === 'train' ? 'training' : 'validation'} episode`)}, step ${Number(step)}</h2></div>
       <${Bars} bins=${bins} chosen=${chosen} />
       <p class="fine">A bar filters the list; a second press shows all.${failures > 0 && html` <a href=${failed}>${failures} failed</a>`}</p>
     </div>
-    <div>
+    <div class="stack">
       <div class="panel-head"><h2 aria-live="polite">${counted(shown.length, 'episode')}${chosen ? ` with return ${rangeText(chosen)}` : ', lowest return first'}</h2>
         <a href=${all}>Show ${shown.length > MAX_ROWS ? `all ${shown.length}` : 'them'} by group</a></div>
       <div class="scroll-x" tabindex="0" role="region" aria-label="Episodes"><table>
         <thead><tr><th scope="col">Episode</th><th scope="col" class="number">Group</th><th scope="col" class="number">Return</th><th scope="col" class="number">Turns</th><th scope="col">End</th></tr></thead>
-        <tbody>${shown.slice(0, MAX_ROWS).map(episode => html`<${Row} key=${episode.index} id=${store.id} file=${file} episode=${episode} meanings=${store.detail!.ends?.[episode.tag]} />`)}</tbody>
+        <tbody>${shown.slice(0, MAX_ROWS).map(episode => html`<${Row} key=${episode.index} id=${store.id} file=${file} episode=${episode} single=${store.detail!.row.run.tags.length === 1} meanings=${store.detail!.ends?.[episode.tag]} />`)}</tbody>
       </table></div>
     </div>
   </section>`;
@@ -67,7 +67,7 @@ function Bars({ bins, chosen }: { readonly bins: readonly Bin[]; readonly chosen
   const press = (bin: Bin) =>
     choose(bin === chosen ? { min: '', max: '' } : { min: String(bin.low), max: String(bin.high) }, true);
   return html`<div class="strip low bars" role="group" aria-label="Returns">${bins.map(
-    bin => html`<button key=${bin.low} type="button" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
+    bin => html`<button key=${bin.low} type="button" class="quiet" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
       ><span>${bin.count}</span> <span class="visually-hidden">${bin.count === 1 ? 'episode' : 'episodes'} with return</span>
       <i style=${{ '--share': bin.count / most }}></i> <span class="fine">${rangeText(bin)}</span></button>`,
   )}</div>`;
@@ -77,10 +77,12 @@ interface RowProps {
   readonly id: string;
   readonly file: string;
   readonly episode: EpisodeDigest;
+  /** True in runs of one environment. */
+  readonly single: boolean;
   readonly meanings?: Meanings;
 }
 
-function Row({ id, file, episode, meanings }: RowProps) {
+function Row({ id, file, episode, single, meanings }: RowProps) {
   const { index, group_id, member, turns, success, invalid, cut } = episode;
   const link = formatAddress({ view: 'episode', run: id, query: { file, index: String(index) } });
   const notes = [
@@ -89,7 +91,7 @@ function Row({ id, file, episode, meanings }: RowProps) {
     ...(cut ? ['cut off'] : []),
   ];
   return html`<tr>
-    <td class="cut"><a href=${link}>${levelOf(episode)}</a></td>
+    <td class="cut"><a href=${link}>${single && episode.seed !== null ? `Seed ${episode.seed}` : levelOf(episode)}</a></td>
     <td class="number">${group_id}.${member}</td><td class="number">${short(episode.return)}</td><td class="number">${turns}</td>
     <td><span class="outcome ${success ? 'good' : ''}">${successMark(success).sign}</span> ${notes.join(', ')}</td>
   </tr>`;

@@ -4,7 +4,7 @@ import type { SettingValue } from '../../compute/settings-text.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { Sparkline } from '../charts/sparkline.ts';
 import { SuccessBar } from '../charts/success-bar.ts';
-import { ago, duration, percent, short } from '../format.ts';
+import { ago, duration, percent, short, timeLeft } from '../format.ts';
 import { StateChip } from './parts.ts';
 
 /** A column of the table of runs; its id is also its sort key. */
@@ -101,7 +101,7 @@ const names = (list: readonly string[]) => {
 };
 
 function state(row: RunRow, now: number) {
-  const left = row.eta_s === null ? '' : `, ${duration(row.eta_s)} left`;
+  const left = row.eta_s === null ? '' : `, ${timeLeft(row.eta_s)}`;
   const running = `${row.stage}${left}`;
   const silent = `silent for ${duration((now - row.updated) / 1000)}`;
   const more = row.state === 'running' ? running : row.state === 'stalled' ? silent : '';

@@ -114,7 +114,7 @@ function Row({ row, now, columns, ticked, onTick }: RowProps) {
     <td class="cut name"><a href=${formatAddress({ view: 'overview', run: row.id })}>${row.id}</a>
       ${tags.map(tag => html` <span class="chip" key=${tag}>${tag}</span>`)}
       ${note !== '' && html`<span class="fine cut note-text" title=${note}>${note}</span>`}
-      <span class="on-phone"><${StateChip} row=${row} /> <span class="fine">${row.run.tags.map(({ tag }) => tag).join(', ')}</span></span></td>
+      <span class="on-phone"><span class="cut"><${StateChip} row=${row} /> <span class="fine">${row.run.tags.map(({ tag }) => tag).join(', ')}</span></span></span></td>
     ${columns.map(({ id, isNumber, cell }) => html`<td key=${id} class="${isNumber ? 'number' : ''} column-${id.replace(/[^\w-]/g, '-')}">${cell(row, now)}</td>`)}
   </tr>`;
 }

@@ -70,7 +70,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
         }
       </div>
       <div class="stack">
-        <div class="panel-head"><h2>Prompt</h2><span class="fine">${known ? `${counted(given[1] - given[0], 'token')}, given` : 'given'}</span></div>
+        <div class="panel-head"><h2>Prompt</h2><span class="fine">${known ? counted(given[1] - given[0], 'token') : ''}</span></div>
         ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
       </div>
       <div class="stack">
