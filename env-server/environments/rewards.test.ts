@@ -165,6 +165,7 @@ for (const environment of BUILT_IN) {
 
 /** Environments that name parts of their rewards: the names, and whether the parts add up to the reward. */
 const PARTS: { readonly [id: string]: { readonly names: readonly string[]; readonly addUp: boolean } } = {
+  'Game2048-v0': { names: ['merges', 'doubled', 'refused'], addUp: false },
   'Countdown-v0': { names: ['correct', 'numbers'], addUp: false },
   'Lean-v0': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },
   'Lean-v1': { names: ['step', 'tactic', 'proof', 'cap'], addUp: true },

@@ -43,6 +43,7 @@ t.test('a move adds one tile, a move that changes nothing adds none', async t =>
   const left = await play.step(state, 'left');
   t.equal(left.reward, 0.1 * Math.log2(5));
   t.match(left.info, { score: 104, merged: 4, max_tile: 128, action_is_valid: true, success: false });
+  t.same(left.info.rewards, { merges: left.reward, doubled: 0, refused: 0 }, 'a 4 is not the largest tile');
   t.equal(left.state.tiles.filter(tile => tile > 0).length, 8);
   t.same(left.state.tiles.slice(0, 3), [4, 4, 8]);
 
@@ -50,6 +51,7 @@ t.test('a move adds one tile, a move that changes nothing adds none', async t =>
   for (const action of ['Left', 3, 'Jump', 4, null]) {
     const { state: next, reward, info } = await play.step(stuck, action);
     t.same([reward, info.action_is_valid, info.action_is_effective], [0, false, false]);
+    t.same(info.rewards, { merges: 0, doubled: 0, refused: -1 });
     t.equal(next.tiles, stuck.tiles);
   }
 });
@@ -81,8 +83,15 @@ t.test('the game ends when nothing moves, won or lost', async t => {
   const state = await play.reset({ p_two: 1 }, { grid: nearly });
   const right = await play.step(state, 'Right');
   t.match(right, { terminated: true, info: { success: true, max_tile: 2048 } }, 'the 2 fills the last cell');
+  t.same(right.info.rewards, { merges: right.reward, doubled: 1, refused: 0 });
   const lost = await play.reset({ win_tile: 4096, p_two: 1 }, { grid: nearly });
   t.match(await play.step(lost, 'Right'), { terminated: true, info: { success: false } });
+});
+
+t.test('a new tile that is the largest has not doubled it', async t => {
+  const grid = [[2, 0, 0, 0], ...Array.from({ length: 3 }, () => [0, 0, 0, 0])];
+  const { info } = await play.step(await play.reset({ p_two: 0 }, { grid }), 'Right');
+  t.match(info, { max_tile: 4, rewards: { merges: 0, doubled: 0, refused: 0 } });
 });
 
 t.test('boards that cannot be played are refused', async t => {

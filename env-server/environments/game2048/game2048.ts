@@ -156,6 +156,8 @@ function snakeWeights(size: number): number[] {
 
 const START_TILES = 2;
 const MAX_TILE = 2 ** 17;
+/** Part of `info.rewards` for a move that changes nothing; the reward leaves it out. */
+const REFUSED = -1;
 /** Most characters of a board with the lines below it. */
 const MAX_OBSERVATION_LENGTH = 1024;
 
@@ -201,6 +203,8 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
       'Success: a tile of at least `win_tile` (2048). The game continues after it.',
       '',
       '`info` has `score` (the sum of all merges), `merged` (of this move) and `max_tile`. `action_mask` of the structured form has a 1 for every move that changes something, by action id.',
+      '',
+      '`info.rewards` has the reward as `merges`, and next to it `doubled`, 1 where the largest tile became twice as large by merging, and `refused`, −1 for a move that changes nothing.',
     ].join('\n'),
     tags: ['puzzle', 'grid', 'stochastic'],
     configSchema,
@@ -242,13 +246,16 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   step(state, action, rng) {
     const direction = ACTIONS.indexOf(action);
     const slid = direction < 0 ? undefined : slide(state.size, state.tiles, direction);
-    if (!slid?.moved) return transition(state, 0, false);
+    if (!slid?.moved) {
+      return transition(state, 0, false, { merges: 0, doubled: 0, refused: REFUSED });
+    }
     const next = {
       ...state,
       tiles: spawn(slid.tiles, state.p_two, rng),
       score: state.score + slid.merged,
     };
-    return transition(next, slid.merged, true);
+    const doubled = Number(Math.max(...slid.tiles) > Math.max(...state.tiles));
+    return transition(next, slid.merged, true, { merges: rewardOf(slid.merged), doubled, refused: 0 });
   },
 
   levelKey: ({ tiles }) => boardKey(tiles),
@@ -272,12 +279,17 @@ export const game2048: Environment<Game2048Config, Game2048State> = {
   references: { heuristic, random },
 };
 
-function transition(state: Game2048State, merged: number, moved: boolean): Transition<Game2048State> {
+function transition(
+  state: Game2048State,
+  merged: number,
+  moved: boolean,
+  rewards: { readonly merges: number; readonly doubled: number; readonly refused: number },
+): Transition<Game2048State> {
   const maxTile = Math.max(...state.tiles);
   const stuck = openDirections(state.size, state.tiles).length === 0;
   return {
     state,
-    reward: rewardOf(merged),
+    reward: rewards.merges,
     terminated: stuck,
     info: {
       success: maxTile >= state.win_tile,
@@ -286,6 +298,7 @@ function transition(state: Game2048State, merged: number, moved: boolean): Trans
       score: state.score,
       merged,
       max_tile: maxTile,
+      rewards,
       ...(stuck && { ended_by: 'stuck' }),
     },
   };
