@@ -162,6 +162,21 @@ t.test('bytes write any state, and actions that begin alike share what they begi
   );
 });
 
+t.test('the numbers of JSON actions are spelled, so that a policy can write others', async t => {
+  const exampleActions = ['{"order":[4,10],"price":-101.5}', '{"order":[3,1],"price":99.25}', '"hold"'];
+  const description = { environmentId: 'me/Shop-v0', instruction: 'Order.', legend: [], exampleActions };
+  const words = (jsonActions: boolean) =>
+    compactByteWords([{ ...BANDIT, description: { ...description, jsonActions } }]);
+  const [spelled, whole] = [true, false].map(json => buildByteTokenizer(words(json)));
+  const other = '{"order":[5,2],"price":7.5}';
+  t.same(
+    spelled.encode(other).map(id => spelled.decode([id])),
+    ['{"order":[', '5', ',', '2', '],"price":', '7', '.', '5', '}'],
+  );
+  t.equal(spelled.encode('"hold"').length, 1);
+  t.equal(whole.encode(exampleActions[0]).length, 1, 'a text is one token');
+});
+
 t.test('an action that no response has room for is named', async t => {
   const description = { ...BANDIT.description, vocabulary: undefined, actions: ['Pull it hard', 'Rest'] };
   const task = { ...BANDIT, think: false, description };

@@ -119,7 +119,7 @@ const MAX_ACTION_WORDS = 256;
 
 /**
  * Single tokens in the compact prompts of these tasks next to the 256 bytes, for `buildByteTokenizer`: the tags, the
- * counts and the actions.
+ * counts and the actions, of JSON actions all but the numbers.
  */
 export function compactByteWords(tasks: readonly PromptTask[]): string[] {
   const words = new Set<string>([...RESPONSE_WORDS, GRID, WALLED, INVALID, TEXT]);
@@ -128,11 +128,20 @@ export function compactByteWords(tasks: readonly PromptTask[]): string[] {
       words.add(left(count));
     for (let count = 1; showsTurns && count <= Math.min(MAX_COUNTS, maxTurns); count++)
       words.add(turnsLeft(count));
-    const actions = namedActions(description);
-    if (actions.length <= MAX_ACTION_WORDS) for (const action of actions) words.add(action);
+    const actions = new Set(namedActions(description).flatMap(description.jsonActions ? aroundNumbers : one));
+    if (actions.size <= MAX_ACTION_WORDS) for (const action of actions) words.add(action);
   }
   return [...words];
 }
+
+const one = (action: string): readonly string[] => [action];
+
+/**
+ * The parts of a JSON action between its numbers, which are spelled: a policy can write other numbers than the examples, and
+ * what it learns of 4.1 serves 4.2.
+ */
+const aroundNumbers = (action: string): readonly string[] =>
+  action.split(/[-.\d]+/).filter(part => part !== '');
 
 /** The actions that an environment names: all of a discrete space, or examples. */
 const namedActions = ({ actions, exampleActions }: PromptTask['description']): readonly string[] =>

@@ -11,6 +11,8 @@ export interface TaskDescription {
   readonly actions?: readonly string[];
   /** Examples of text or JSON actions, as written. */
   readonly exampleActions?: readonly string[];
+  /** Actions are JSON: the examples are a few of many. */
+  readonly jsonActions?: boolean;
   /** An example action, where there is no list of actions; it may not be valid in every state. */
   readonly exampleAction?: string;
   /** Format of free-text actions. */

@@ -67,6 +67,7 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
       legend: document.legend,
       actions,
       ...(examples && { exampleActions: examples.map(action => writtenAction(action as Json, jsonActions)) }),
+      ...(jsonActions ? { jsonActions } : {}),
       ...(actions || examples ? {} : { exampleAction: writtenAction(example as Json, jsonActions) }),
       actionFormat: document.action_format,
       vocabulary: document.vocabulary,

@@ -149,7 +149,7 @@ t.test('JSON actions: text that is not an action is an invalid turn, and the run
       },
     ),
   );
-  const over = { ...echo, rollout: { constrained: false } };
+  const over = { ...echo, rollout: { constrained: false, response_length: 8 } };
   const run = await trainTiny(tinySettings(url, t.testdir(), 'json', over));
   const [row] = trainingRows(run);
   t.ok(Object.entries(row).some(([name, value]) => name.includes('invalid_action') && (value as number) > 0));

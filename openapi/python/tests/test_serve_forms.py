@@ -75,6 +75,14 @@ def test_actions_have_a_written_form(space: spaces.Space[Any], kind: str, good: 
             form.member(action)
 
 
+def test_examples_have_four_significant_digits_where_the_space_has_such_numbers() -> None:
+    examples: Any = space_actions(spaces.Dict({"bid": spaces.Box(90, 110, ()), "x": spaces.Box(-0.001, 0.001, (2,))})).examples
+    assert all(value == float(f"{value:.4g}") for example in examples for value in [example["bid"], *example["x"]])
+    assert len({example["bid"] for example in examples}) > 30
+    narrow = spaces.Box(0.123456, 0.123457, ())
+    assert all(narrow.contains(np.array(example, np.float32)) for example in space_actions(narrow).examples)
+
+
 def test_spaces_without_a_form_are_refused() -> None:
     with pytest.raises(NoForm, match="have no written form"):
         space_actions(spaces.Graph(spaces.Discrete(2), None))
@@ -122,6 +130,7 @@ def test_a_definition_is_derived() -> None:
         "example_action": "Back",
         "observation_max_length": 10_000,
         "timeout_ms": 12_000,
+        "connections": 128,
         "capabilities": {"seed": True, "valid_actions": True},
     }
     defined = definition(Corridor, Overrides("A corridor", "Continue.", 3, False))

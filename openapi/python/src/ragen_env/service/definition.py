@@ -25,6 +25,8 @@ _MAX_OBSERVATION = 1_000_000
 _LEAST_OBSERVATION = 10_000
 #: What the service itself needs to answer when an environment does not.
 _GRACE_MS = 2000
+#: A service of this package takes many at once.
+_CONNECTIONS = 128
 _HEADING = re.compile(r"^(#+ .*|=+|-{3,})$")
 
 
@@ -79,6 +81,7 @@ def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Deriv
         "observation_max_length": min(_MAX_OBSERVATION, max(_LEAST_OBSERVATION, 2 * trial.longest)),
         **({"reward_range": bounds} if bounds and all(abs(bound) <= 1e12 for bound in bounds) else {}),
         "timeout_ms": max(100, min(300_000, int(timeout_s * 1000) + _GRACE_MS)),
+        "connections": _CONNECTIONS,
         "capabilities": {"seed": trial.seeded, "valid_actions": trial.lists_valid},
     }
     return Derived(world.name, definition, notes)

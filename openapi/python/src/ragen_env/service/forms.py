@@ -179,13 +179,17 @@ def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
     """Actions of a Gymnasium space: names for ``Discrete``, text for ``Text``, else JSON. Raises NoForm."""
     from gymnasium import spaces
 
+    from ..spaces import member_of
+
     if isinstance(space, spaces.Discrete):
         members = [int(space.start) + i for i in range(int(space.n))]
         return named_actions(names or [str(member) for member in members], members)
     space.seed(0)
     examples: list[Json] = []
     for _ in range(4 * EXAMPLES):
-        written = json_of(space.sample())
+        drawn = json_of(space.sample())
+        rounded = _rounded(drawn)
+        written = rounded if space.contains(member_of(space, rounded)) else drawn
         if written not in examples and len(examples) < EXAMPLES and written != "":
             examples.append(written)
     if isinstance(space, spaces.Text):
@@ -193,6 +197,15 @@ def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
     schema = json_schema(space)
     written = "JSON, e.g. " + " or ".join(map(_short, examples[:2]))
     return ActionForm({"type": "Json", "schema": schema, "format": written}, examples, None, space)
+
+
+def _rounded(value: Json) -> Json:
+    """An example with four significant digits, as observations have: more are noise to a policy that imitates it."""
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_rounded(part) for part in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _short(value: Json) -> str:
