@@ -15,6 +15,8 @@ const EPISODES = 128;
 const DEMONSTRATED_ANSWERS = 2400;
 const DEMONSTRATIONS = [100, 600] as const;
 const TARGET_KL = 0.05;
+/** Default of `rollout.format_penalty`, which suits returns near 1. */
+const FORMAT_PENALTY = -0.1;
 /** Largest returns of random play from and to which the value head learns them as they are. */
 const PLAIN_RETURNS = [0.1, 20] as const;
 
@@ -53,6 +55,8 @@ export interface Choices {
   readonly groups: Choice<number>;
   /** Factor of rewards; absent where they have a usual size. */
   readonly rewardScale?: Choice<number>;
+  /** Reward of a response that is no action; absent where the default is enough or responses are constrained. */
+  readonly formatPenalty?: Choice<number>;
 }
 
 /** Results of random play. */
@@ -116,6 +120,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
     ...rewardScale(survey),
+    ...formatPenalty(survey),
   };
 }
 
@@ -140,6 +145,19 @@ function rewardScale(survey: Survey): Pick<Choices, 'rewardScale'> {
       reason: `random play returned up to ${Number(largest.toPrecision(3))}: values are learned near 1`,
     },
   };
+}
+
+/**
+ * An answer that is no action changes nothing and earns nothing, so where actions cost something it would be the best choice: it
+ * costs as much as the worst action of random play.
+ */
+function formatPenalty(survey: Survey): Pick<Choices, 'formatPenalty'> {
+  if (constraint(survey).constrained) return {};
+  const usual = FORMAT_PENALTY / (rewardScale(survey).rewardScale?.value ?? 1);
+  const value = Number(Math.min(usual, survey.leastReward).toPrecision(2));
+  if (value === FORMAT_PENALTY) return {};
+  const reason = 'an answer that is no action costs as much as the worst action of random play';
+  return { formatPenalty: { value, reason: value === usual ? 'in the size of the rewards' : reason } };
 }
 
 function constraint({ player }: Survey): Pick<Choices, 'constrained' | 'targetKl'> {

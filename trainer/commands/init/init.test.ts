@@ -7,7 +7,7 @@ import { text } from '../../../env-server/environments/core/spaces.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
-import { warningsOf } from './choices.ts';
+import { chooseSettings, warningsOf } from './choices.ts';
 import { init } from './init.ts';
 import type { Survey } from './survey.ts';
 
@@ -147,6 +147,26 @@ t.test('rewards of an unusual size are scaled to returns near 1', async t => {
   const { out, text } = await initialized(t, url, 'Pays-v0', 'pay=1000000');
   t.equal(loadRunSettings(out).algorithm.reward_scale, 1e-6);
   t.match(text, / reward_scale: 1\.0e-6 # random play returned up to 3000000: /);
+});
+
+t.test('an answer that is no action is no way out of actions that cost something', async t => {
+  const space = { type: 'Text', minLength: 1, maxLength: 8 } as never;
+  const url = await served(t, environment('Costs-v0', { actionSpace: space }));
+  const { out, text } = await initialized(t, url, 'Costs-v0', 'pay=-1000000');
+  t.equal(loadRunSettings(out).rollout.format_penalty, -1_000_000);
+  t.match(text, / format_penalty: -1000000 # an answer that is no action costs as much as the worst action/);
+
+  const penalty = (player: Survey['player'], leastReward: number, ...returns: number[]) => {
+    const episodes = returns.map(earned => ({ steps: 3, success: false, return: earned }));
+    const document = { env_id: 'Costs-v0', max_episode_steps: 4 };
+    const survey = { document, player, stepLimit: 4, observations: [], episodes, leastReward };
+    return chooseSettings(survey as unknown as Survey).formatPenalty?.value;
+  };
+  t.equal(penalty('examples', 0, 0, 1), undefined, 'the default is enough');
+  t.equal(penalty('examples', -0.05, -0.1, 1), undefined);
+  t.equal(penalty('examples', -3, -6, 2), -3);
+  t.equal(penalty('examples', 0, 0, 2e6), -1e5, 'a tenth of the usual return');
+  t.equal(penalty('names', -3, -6, 2), undefined, 'every answer is an action');
 });
 
 t.test(

@@ -47,7 +47,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
   const { survey, server, config, tag, file } = subject;
   const { document } = survey;
   const { turns, responseLength, constrained, targetKl, window, tokenizer, warmStart } = choices;
-  const { context, layers, steps, groups, learningRate, rewardScale } = choices;
+  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty } = choices;
   const settings = Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`];
   return `${[
     `# Trains a small policy from random weights on ${document.env_id} (${oneLine(document.title)}). Written by \`${TRAINER} init\`.`,
@@ -85,6 +85,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
         ]
       : []),
     ...(constrained ? [`  constrained: true # ${constrained.reason}`] : []),
+    ...(formatPenalty ? [`  format_penalty: ${formatPenalty.value} # ${formatPenalty.reason}`] : []),
     `  env_groups: ${groups.value} # ${groups.reason}`,
     '',
     ...(warmStart

@@ -34,6 +34,8 @@ export interface Survey {
   readonly stepLimit: number;
   /** Ended episodes, and episodes left at the limit; the others ran out of time. */
   readonly episodes: readonly SurveyedEpisode[];
+  /** Least reward of a step. */
+  readonly leastReward: number;
   /** First and later observations, each text once. */
   readonly observations: readonly string[];
   /** Actions as a policy writes them, each once. */
@@ -101,6 +103,7 @@ export async function surveyEnvironment(
   const actions = new Set(player === 'names' ? document.actions : []);
   const began = performance.now();
   let stepsTaken = 0;
+  let leastReward = Number.POSITIVE_INFINITY;
   const input = {
     env_id,
     config,
@@ -117,6 +120,7 @@ export async function surveyEnvironment(
     stepsTaken = step;
     for (const { env, observation, reward, terminated, truncated, info } of results) {
       observations.add(observationText(observation));
+      leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
       const soFar = {
         steps: step,
@@ -141,6 +145,7 @@ export async function surveyEnvironment(
     player: valid.size > 0 ? 'valid' : player,
     stepLimit,
     episodes,
+    leastReward,
     observations: [...observations],
     actions: [...new Set([...actions, ...valid])],
     stepMs: (performance.now() - began) / stepsTaken,
