@@ -65,7 +65,7 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
       waiting = undefined;
     },
     update(done, numbers) {
-      waiting = `${stage} ${done}/${total} ${shown(numbers)}\n`;
+      waiting = `${[`${stage} ${done}/${total}`, ...labelled(numbers)].join(SEPARATOR)}\n`;
       if (now() - written < PLAIN_INTERVAL_S * 1000 && done < total) return;
       stream.write(waiting);
       written = now();
@@ -175,10 +175,6 @@ function hasColors(stream: ProgressStream): boolean {
 
 function labelled(numbers: { readonly [label: string]: string }): string[] {
   return Object.entries(numbers).map(([label, value]) => `${label} ${value}`);
-}
-
-function shown(numbers: { readonly [label: string]: string }): string {
-  return labelled(numbers).join(SEPARATOR);
 }
 
 /** `1 h 02 min`, `3 min 20 s` or `45 s`. */
