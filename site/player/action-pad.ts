@@ -200,7 +200,7 @@ function JsonPad({ environment, label, act }: PadProps & { readonly label: strin
 export function AnyAction({ environment, act }: PadProps) {
   const { type } = spaceOf(environment);
   if (type !== 'Discrete' && type !== 'Text') return null;
-  return html`<details class="anything fine">
+  return html`<details class="stack anything">
     <summary>Send any JSON</summary>
     <${JsonPad} environment=${environment} label="Action as JSON" act=${act} />
     <p class="hint">To see how the server answers an action it does not know.</p>

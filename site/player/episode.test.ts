@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { createApp } from '../../env-server/app.ts';
 import type { Json } from '../../shared/json.ts';
 import { testApp } from '../../test/app.test-data.ts';
 import { describe, Episode } from './episode.ts';
@@ -95,3 +96,37 @@ t.test('a session at its limit of snapshots is reported, and a reset opens anoth
   t.ok(canUndo(episode.state));
   t.equal(episode.state.undoProblem, undefined);
 });
+
+t.test(
+  'after a failure the best player says what it would have done in place of the last action',
+  async t => {
+    const app = await createApp({ logLevel: 'silent' });
+    t.teardown(() => app.server.close());
+    const server = batchServer(async items => {
+      const reply = await app.server.inject({ method: 'POST', url: '/v1/batch', payload: { items } });
+      return reply.json().results;
+    });
+    const begin = async (envId: string, seed: number) =>
+      Episode.begin(server, await describe(server, envId, DEFAULT_SETUP), DEFAULT_SETUP, seed);
+    const sum = await begin('Countdown-v0', 7);
+    await sum.step('1 + 1');
+    await sum.explain('optimal');
+    const { policy, action } = sum.state.better!;
+    t.equal(policy, 'optimal');
+    await sum.undo();
+    t.equal(sum.state.better, undefined, 'no longer after Undo');
+    await sum.step(action);
+    t.equal(sum.state.moves.at(-1)!.info.success, true, `${action} is right`);
+    await sum.explain('optimal');
+    t.equal(sum.state.better, undefined, 'nothing is better than the same action');
+
+    const lake = await begin('FrozenLake-v0', 7);
+    for (const move of ['Right', 'Down', 'Left']) await lake.step(move);
+    const twin = await begin('FrozenLake-v0', 7);
+    for (const move of ['Right', 'Down']) await twin.step(move);
+    const best = await twin.plan('optimal');
+    await lake.explain('optimal');
+    t.not(best, 'Left');
+    t.equal(lake.state.better?.action, best, 'in the state before the last action');
+  },
+);

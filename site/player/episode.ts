@@ -35,7 +35,7 @@ export class Episode {
   /** Snapshots by the number of steps before them. */
   #snapshots: Promise<string | undefined>[] = [];
   #snapshotsTaken = 0;
-  /** Called when a snapshot was taken or rejected after its step was shown. */
+  /** Called when more is known of a state that is shown. */
   onsnapshot: () => void = () => {};
 
   private constructor(server: EnvironmentServer, state: EpisodeState) {
@@ -146,6 +146,29 @@ export class Episode {
     return actions[0] as Json | undefined;
   }
 
+  /**
+   * Asks a reference policy what it would have done in place of the last action, in a separate session.
+   * @throws RequestFailed
+   */
+  async explain(policy: string): Promise<void> {
+    const { environment, setup, session, moves } = this.#state;
+    if (!environment.capabilities.seed || session.seed == null) return;
+    const start = startOf(environment.env_id, setup, session.seed);
+    const [created] = await this.#server.batch([{ op: 'create', ...start }]);
+    const { session_id } = resultOf<Session>(created);
+    const before = moves.slice(0, -1).map(({ action }) => ({ op: 'step' as const, session_id, action }));
+    const replies = await this.#server.batch([
+      ...before,
+      { op: 'reference', session_id, policy, count: 1 },
+      { op: 'close', session_id },
+    ]);
+    const [action] = resultOf<Schemas['ReferencePlan']>(replies[before.length]).actions as readonly Json[];
+    const isSame = JSON.stringify(action) === JSON.stringify(moves.at(-1)?.action);
+    if (action === undefined || isSame || moves !== this.#state.moves) return;
+    this.#apply({ type: 'explained', better: { policy, action } });
+    this.onsnapshot();
+  }
+
   close(): Promise<void> {
     return this.#run('close');
   }
@@ -205,13 +228,20 @@ export class Episode {
   }
 }
 
-function create(
+const create = (
   server: EnvironmentServer,
+  envId: string,
+  setup: PlaySetup,
+  seed: number | undefined,
+): Promise<Session> => server.run('create', startOf(envId, setup, seed));
+
+/** Parameters of a new session. */
+function startOf(
   envId: string,
   { config, wrappers, options, format, dynamicsSeed }: PlaySetup,
   seed: number | undefined,
-): Promise<Session> {
-  return server.run('create', {
+) {
+  return {
     env_id: envId,
     ...(seed !== undefined && { seed }),
     ...(dynamicsSeed !== undefined && { dynamics_seed: dynamicsSeed }),
@@ -219,5 +249,5 @@ function create(
     ...(wrappers.length > 0 && { wrappers }),
     ...(!isEmpty(options) && { options }),
     ...(format !== DEFAULT_SETUP.format && { observation_format: format }),
-  });
+  };
 }

@@ -7,6 +7,7 @@ import { stepReport } from './format.ts';
 import type { EnvironmentServer } from './server.ts';
 import {
   canUndo,
+  type EpisodeState,
   isOver,
   NOTHING_PLAYED,
   type PlayEvent,
@@ -22,6 +23,8 @@ import type { Environment } from './wire.ts';
 
 /** Most waiting actions. */
 const MAX_WAITING = 32;
+/** Most steps that are taken again to explain a failure. */
+const MAX_EXPLAINED = 100;
 /** Milliseconds without a reply after which the page says that it waits. */
 const PENDING_AFTER_MS = 250;
 
@@ -209,11 +212,22 @@ export class PlaySession {
     }
     const { episode } = this.#state;
     if (!episode) return false;
-    if (isOver(episode)) this.#dropWaiting();
+    if (isOver(episode)) {
+      this.#dropWaiting();
+      this.#explain(episode);
+    }
     const { environment, moves } = episode;
     this.announce(stepReport(environment, moves, totalReward(episode)));
     const last = moves.at(-1);
     return last !== undefined && moves.length !== before.moves.length && !last.terminated && !last.truncated;
+  }
+
+  /** Finds out what would have been better than the last action of a failure; without it the end says less. */
+  #explain({ environment, moves }: EpisodeState): void {
+    const [best] = environment.references;
+    if (best === undefined || best.name === 'random' || moves.at(-1)?.info.success === true) return;
+    if (moves.length > MAX_EXPLAINED) return;
+    this.#episode?.explain(best.name).catch(() => {});
   }
 
   #dropWaiting(): void {

@@ -9,7 +9,7 @@ import { ProblemNote } from '../components/problem-note.ts';
 import { useUniqueId } from '../components/store.ts';
 import { ActionPad } from './action-pad.ts';
 import type { ProgramTask } from './code-editor.ts';
-import { episodeStatus, formatNumber } from './format.ts';
+import { episodeStatus, formatNumber, formatValue, namedAction } from './format.ts';
 import { actionOfKey, keyOf, keyOfSwipe } from './keys.ts';
 import type { PlaySession } from './play-session.ts';
 import {
@@ -25,11 +25,13 @@ import { BoardPlace, Figures, type Situation } from './situation.ts';
 
 const UNDO_KEY = 'Backspace';
 const POLICY_KEY = '.';
+/** Characters of a better action in the banner. */
+const MAX_BETTER = 200;
 /** Failed tests that the banner names. */
 const MAX_FAILED = 40;
 /** Selector of elements that handle keys themselves. */
 const OWN_KEYS = 'input, textarea, select, summary, [role="grid"], [contenteditable], [data-own-keys]';
-/** Boards as high as their text: tasks, which are answered in the field below, and pages of a shop. */
+/** Boards as high as their content: tasks, which are answered in the field below, and pages of a shop. */
 const TASKS: ReadonlySet<string> = new Set([
   'choice-question',
   'tried-question',
@@ -39,9 +41,10 @@ const TASKS: ReadonlySet<string> = new Set([
   'proof',
   'plain-text',
   'shop-page',
+  'bandit',
 ]);
 /** Boards that take the whole width, with the controls below. */
-const WIDE_BOARDS: ReadonlySet<string> = new Set([...TASKS, 'household', 'sudoku', 'spatial-room', 'bandit']);
+const WIDE_BOARDS: ReadonlySet<string> = new Set([...TASKS, 'household', 'sudoku', 'spatial-room']);
 
 /** Handles a pressed key in the episode of a session. */
 export function takeKey(event: KeyboardEvent, session: PlaySession): void {
@@ -91,10 +94,12 @@ interface PlayerProps {
   /** Shown in the banner at the end: results to compare with, and choices. */
   readonly means?: string;
   readonly children?: ComponentChildren;
+  /** Fields and buttons that begin another episode; below the controls. */
+  readonly start?: ComponentChildren;
 }
 
 /** Figures, board and controls of an episode. */
-export function Player({ session, state, episode, label, means, children }: PlayerProps) {
+export function Player({ session, state, episode, label, means, children, start }: PlayerProps) {
   const { environment } = episode;
   const situation = situationOf(episode);
   const act = (action: Json) => void session.act(action);
@@ -120,6 +125,7 @@ export function Player({ session, state, episode, label, means, children }: Play
       <div inert=${over}><${PolicyControls} session=${session} state=${state} /></div>
       <p class="pending ${pending && 'chip warn'}" role="status">${pending}</p>
     </div>
+    ${start}
     <${ProblemNote} problem=${state.problem} advice=${state.isGone ? 'Reset opens a new session.' : undefined} />
     <p class="hint">${episode.undoProblem}</p>
   </div>`;
@@ -183,7 +189,7 @@ interface EndBannerProps extends Pick<PlayerProps, 'episode' | 'means' | 'childr
 
 /** The reason for an episode's end, with its result and the next choices, in place of the controls. */
 function EndBanner({ episode, means, children }: EndBannerProps) {
-  const { environment, moves } = episode;
+  const { environment, moves, better } = episode;
   const last = moves.at(-1)!;
   const result = last.info.success === true ? 'Success' : 'Not solved';
   const end = last.info.ended_by;
@@ -196,6 +202,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
       <p class="title large headline">${headline}</p>
       <p>${headline === result ? figures : `${result}. ${figures}`}</p>
       ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.slice(0, MAX_FAILED).join(', ')}${failed.length > MAX_FAILED ? ` and ${failed.length - MAX_FAILED} more` : ''}</p>`}
+      ${better && html`<p>${better.policy} would have played <b>${formatValue(namedAction(environment, better.action), 0, MAX_BETTER)}</b>.</p>`}
       ${means && html`<p class="fine">${means}</p>`}
     </div>
     ${children}

@@ -54,6 +54,8 @@ export interface EpisodeState {
   readonly snapshots: readonly boolean[];
   /** The reason why Undo is impossible. */
   readonly undoProblem?: string;
+  /** After a failure: the best player's action in place of the last one. */
+  readonly better?: { readonly policy: string; readonly action: Json };
 }
 
 export type EpisodeEvent =
@@ -70,12 +72,13 @@ export type EpisodeEvent =
   /** A snapshot is pending; was rejected; was taken. */
   | { readonly type: 'remembering'; readonly step: number }
   | { readonly type: 'forgotten'; readonly step?: number; readonly problem: string }
-  | { readonly type: 'remembered' };
+  | { readonly type: 'remembered' }
+  | { readonly type: 'explained'; readonly better: EpisodeState['better'] };
 
 export function reduceEpisode(state: EpisodeState, event: EpisodeEvent): EpisodeState {
   switch (event.type) {
     case 'reset':
-      return { ...state, session: event.session, moves: [], snapshots: [] };
+      return { ...state, session: event.session, moves: [], snapshots: [], better: undefined };
     case 'stepped':
       return { ...state, moves: [...state.moves, { ...event.result, action: event.action }] };
     case 'restored': {
@@ -85,6 +88,7 @@ export function reduceEpisode(state: EpisodeState, event: EpisodeEvent): Episode
         session: { ...event.session, observation },
         moves: state.moves.slice(0, event.step),
         snapshots: state.snapshots.slice(0, event.step + 1),
+        better: undefined,
       };
     }
     case 'reread': {
@@ -98,6 +102,8 @@ export function reduceEpisode(state: EpisodeState, event: EpisodeEvent): Episode
       return { ...state, snapshots: withValue(state.snapshots, event.step, true) };
     case 'remembered':
       return { ...state, undoProblem: undefined };
+    case 'explained':
+      return { ...state, better: event.better };
     case 'forgotten': {
       const { step, problem } = event;
       const snapshots = step === undefined ? state.snapshots : withValue(state.snapshots, step, false);
@@ -183,7 +189,7 @@ export type PlayEvent =
   | { readonly type: 'starting over' }
   | { readonly type: 'begun'; readonly episode: EpisodeState }
   | { readonly type: 'changed'; readonly episode: EpisodeState }
-  /** A snapshot was taken or rejected after its step was shown. */
+  /** More is known of a state that is shown: whether it can be restored, or what would have been better. */
   | { readonly type: 'remembered'; readonly episode: EpisodeState }
   | { readonly type: 'failed'; readonly problem: unknown; readonly isGone: boolean }
   | { readonly type: 'closed' }

@@ -19,6 +19,7 @@ t.test('an address survives its way through a link', t => {
     { view: 'environments' },
     { view: 'watch', sessionId: 's1' },
     { view: 'watch', sessionId: undefined },
+    { view: 'watch', sessionId: undefined, env: 'Sokoban-v0', size: 'large', page: 2 },
     { view: 'register', envId: 'me/Crossing-v0' },
   ];
   for (const address of addresses) t.same(parseAddress(formatAddress(address)), address);

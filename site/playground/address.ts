@@ -12,17 +12,18 @@ export type Address =
 export interface WatchAddress {
   readonly view: 'watch';
   readonly sessionId?: string;
-  /** Filters of the wall, by environment, group and client, and its page from 1. */
+  /** Filters of the wall, by environment, group and client; the size of its cards, and its page from 1. */
   readonly env?: string;
   readonly group?: string;
   readonly client?: string;
+  readonly size?: string;
   readonly page?: number;
 }
 
 export type PlayAddress = { readonly view: 'play' } & PlayStart;
 
-/** Filters of the wall of sessions. */
-const FILTERS = ['env', 'group', 'client'] as const;
+/** Choices of the wall of sessions. */
+const FILTERS = ['env', 'group', 'client', 'size'] as const;
 /** JSON parts of an address, and their content. */
 const JSON_PARTS = ['config', 'wrappers', 'options', 'actions'] as const;
 

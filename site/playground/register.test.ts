@@ -23,7 +23,7 @@ async function edit(page: Page, label: string, change: (text: string) => string)
 
 t.test('the table of the example is registered and played', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/register');
-  await page.getByLabel('Start from the example').selectOption('tabular');
+  await page.getByLabel('Start from').selectOption('tabular');
   await register(page);
   await page.getByText('accepted').waitFor();
   const report = page.locator('.report');
@@ -98,7 +98,7 @@ t.test(
   { skip },
   async t => {
     const { page, ask } = await openPlayground(t, '#/register');
-    await page.getByLabel('Start from the example').selectOption('script');
+    await page.getByLabel('Start from').selectOption('script');
     const source = 'Source in JavaScript';
     const right = await page.getByLabel(source).inputValue();
     t.match(right, /function step\(state, action, rng\) \{/);

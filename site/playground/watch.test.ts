@@ -123,6 +123,32 @@ t.test(
   },
 );
 
+t.test(
+  'cards have the chosen size, which the address keeps; one card is no wider than others',
+  { skip },
+  async t => {
+    const { page, ask } = await openPlayground(t, '#/watch?size=enormous');
+    await play(ask, 'Sokoban-v0', []);
+    const card = page.locator('.card');
+    await card.waitFor();
+    const width = async () => Math.round((await card.boundingBox())!.width);
+    const medium = await width();
+    t.ok(medium < 400, `an unknown size is the usual one: ${medium} px`);
+    const sizes = page.getByLabel('Cards');
+    await sizes.selectOption('large');
+    await until(async () => (await width()) > medium);
+    t.match(page.url(), /size=large/);
+    await page.reload();
+    await card.waitFor();
+    t.ok((await width()) > medium, 'after a reload');
+    await sizes.selectOption('small');
+    await until(async () => (await width()) < medium);
+    await sizes.selectOption('medium');
+    await until(async () => (await width()) === medium);
+    t.notMatch(page.url(), /size/);
+  },
+);
+
 t.test('every view shows the step limit of the session, not of its environment', { skip }, async t => {
   const { page, ask, origin } = await openPlayground(t, '#/watch');
   const { max_episode_steps: general } = await ask<Environment>('GET', 'v1/envs/FrozenLake-v0');

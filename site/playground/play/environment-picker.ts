@@ -3,7 +3,7 @@ import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
-import { Store, useStore, useUniqueId } from '../../components/store.ts';
+import { Store, useStore } from '../../components/store.ts';
 import type { EnvironmentSummary, Schemas } from '../../player/wire.ts';
 import { formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
@@ -81,7 +81,6 @@ interface PickerProps {
 /** The list of environments with a search; on a narrow page it collapses. */
 export function EnvironmentPicker({ list, current }: PickerProps) {
   const { search, tag, environments, tags, problem } = useStore(list.store);
-  const id = useUniqueId();
   const place = useRef<HTMLDetailsElement>(null);
   const links = useRef<HTMLUListElement>(null);
   const field = useRef<HTMLInputElement>(null);
@@ -109,17 +108,15 @@ export function EnvironmentPicker({ list, current }: PickerProps) {
   };
   const toggle = (event: Event) => setOpen((event.currentTarget as HTMLDetailsElement).open);
   return html`<details ref=${place} class="picker" open=${open} onToggle=${toggle}>
-    <summary>${current ?? 'Environments'}</summary>
+    <summary>Environments</summary>
     <form class="stack" role="search" aria-label="Environments" onSubmit=${first}>
-      <span class="pair"><label for="${id}-search">Search</label>
-        <input id="${id}-search" ref=${field} type="search" autocomplete="off" placeholder="title or rules" value=${search}
-          onInput=${(event: Event) => list.search(textOf(event))} /></span>
-      <span class="pair"><label for="${id}-tag">Tag</label>
-        <select id="${id}-tag" value=${tag} onChange=${(event: Event) => list.choose(textOf(event))}>
-          <option value="">all</option>${tags.map(name => html`<option key=${name} value=${name}>${name}</option>`)}
-        </select></span>
+      <input type="search" ref=${field} aria-label="Search" autocomplete="off" placeholder="Search title or rules" value=${search}
+        onInput=${(event: Event) => list.search(textOf(event))} />
+      <select aria-label="Tag" value=${tag} onChange=${(event: Event) => list.choose(textOf(event))}>
+        <option value="">all tags</option>${tags.map(name => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select>
+      <p class="fine" role="status">${shown && countText(shown.length)}</p>
     </form>
-    <p class="fine" role="status">${shown && countText(shown.length)}</p>
     <${ProblemNote} problem=${problem} />
     <nav aria-label="Environments"><ul ref=${links} class="environments">${shown?.map(
       ({ env_id: envId, title }) => html`<li key=${envId}>

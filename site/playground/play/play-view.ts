@@ -82,6 +82,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   }, [episode]);
   const situation = episode && situationOf(episode);
   const means = useMeans(episode);
+  const start = setup && html`<${StartBar} key=${envId} setup=${setup} session=${session} />`;
   return html`<section ref=${place} class="stack episode" aria-label="Play" tabindex="-1">
     <div class="intro-row"><header class="stack tight about">
       <h1 tabindex="-1">${environment?.title ?? envId}</h1>
@@ -91,19 +92,16 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
     <div class="panel play loading" hidden=${!isOpening || episode !== undefined}><p>Opening a session …</p></div>
     ${
       episode &&
-      html`<${Player} key=${envId} session=${session} state=${state} episode=${episode} means=${means}>
+      html`<${Player} key=${envId} session=${session} state=${state} episode=${episode} means=${means} start=${start}>
         <${AfterEnd} episode=${episode} session=${session} takesFocus=${hadFocus} /><//>`
     }
-    <div class="start-row">${setup && html`<${StartBar} key=${envId} setup=${setup} session=${session} />`}</div>
-    <div class="stack">
+    ${!episode && start}
+    <div class="row folded">
+      ${setup && html`<${Rules} environment=${environment} /><${SetupPanel} key=${envId} setup=${setup} session=${session} />`}
       ${
         situation &&
         html`<${ObservationText} situation=${situation} /><${InfoBox} situation=${situation} />
           <${AnyAction} key=${envId} environment=${environment} act=${act} />`
-      }
-      ${
-        setup &&
-        html`<div class="row folded"><${Rules} environment=${environment} /><${SetupPanel} key=${envId} setup=${setup} session=${session} /></div>`
       }
     </div>
   </section>`;

@@ -51,7 +51,7 @@ function Examples({ registrar }: RegistrarProps) {
   const id = useUniqueId();
   const { examples, examplesProblem } = useStore(registrar.store);
   return html`<${ProblemNote} problem=${examplesProblem} />
-    <p class="pair"><label for=${id}>Start from the example</label>
+    <p class="pair"><label for=${id}>Start from</label>
       <select id=${id} onChange=${(event: Event) => registrar.useExample(textOf(event))}>${Object.entries(
         examples,
       ).map(

@@ -14,6 +14,12 @@ import { type FeedFilter, SessionFeed } from '../client/session-feed.ts';
 const PAUSE_MS = 250;
 /** Open sessions of a page, as the server's default is. */
 const PAGE_SIZE = 60;
+/** Widths of cards by the names of sizes. */
+const CARD_WIDTHS: ReadonlyMap<string, string> = new Map([
+  ['small', '9rem'],
+  ['', '13rem'],
+  ['large', '24rem'],
+]);
 /** The server counts no further. */
 const MAX_COUNTED = 10_000;
 
@@ -51,10 +57,11 @@ class EnvironmentNames {
 
 type Filter = Required<Omit<WatchAddress, 'view' | 'sessionId'>>;
 
-const filterOf = ({ env = '', group = '', client = '', page = 1 }: WatchAddress): Filter => ({
+const filterOf = ({ env = '', group = '', client = '', size = '', page = 1 }: WatchAddress): Filter => ({
   env,
   group,
   client,
+  size,
   page,
 });
 
@@ -140,6 +147,10 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
           ${environments.map(({ env_id, title: name }) => html`<option key=${env_id} value=${env_id}>${name}</option>`)}
         </select></span>
       ${search('Group', 'group')}${search('Client', 'client')}
+      <span class="pair"><label for="${id}-size">Cards</label>
+        <select id="${id}-size" value=${filter.size} onChange=${(event: Event) => change({ size: textOf(event), page: filter.page })}>
+          ${Array.from(CARD_WIDTHS.keys(), size => html`<option key=${size} value=${size}>${size || 'medium'}</option>`)}
+        </select></span>
       <p class="fine" role="status">${sessions ? countText(sessions) : 'Asking the server …'}</p>
     </form>
     ${problem !== undefined && html`<p class="note bad problem" role="alert">${problem}</p>`}
@@ -154,11 +165,13 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
       </p>`;
     const turn = (page: number) => change({ page });
     return html`<${Pages} page=${filter.page} shown=${cards.filter(isOpen).length} open=${open} turn=${turn} />
-      <ul class="tiles cards" style="--tile: 13rem">${cards.map(card => {
-        const { env_id: envId, action, ended_by: end } = card;
-        const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
-        return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;
-      })}</ul>`;
+      <ul class="tiles cards" style=${`--tile: ${CARD_WIDTHS.get(filter.size) ?? CARD_WIDTHS.get('')}`}>${cards.map(
+        card => {
+          const { env_id: envId, action, ended_by: end } = card;
+          const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
+          return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;
+        },
+      )}</ul>`;
   }
 }
 
