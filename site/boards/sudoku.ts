@@ -61,7 +61,7 @@ function Sudoku({ state, act }: SudokuProps) {
   };
   return html`<div class="row">
     <div
-      class="sudoku-keys" tabindex="0" role="grid" aria-label="Sudoku board: arrow keys choose a cell, digits fill it"
+      class="sudoku-keys scroll-x" tabindex="0" role="grid" aria-label="Sudoku board: arrow keys choose a cell, digits fill it"
       data-board-focus aria-activedescendant=${`cell-${row}-${col}`} onKeyDown=${press}
     >${drawSudoku(state, { chosen, typed, choose: (r, c) => choose([r, c]) })}</div>
     <div class="number-pad" role="group" aria-label=${`Numbers for row ${row + 1}, column ${col + 1}`} style=${{ '--columns': Math.max(2, Math.sqrt(size)) }}>
@@ -119,7 +119,9 @@ function drawSudoku({ size, puzzle, grid }: SudokuState, selection?: Selection) 
   const lines = Array.from({ length: size + 1 }, (_, index) => index);
   const line = (index: number) =>
     `M${MARGIN} ${MARGIN + index * CELL}h${size * CELL}M${MARGIN + index * CELL} ${MARGIN}v${size * CELL}`;
-  return html`<svg class="board-svg sudoku" viewBox="0 0 ${side} ${side}" data-ratio="1" aria-hidden=${selection ? undefined : 'true'} role=${selection && 'presentation'}>
+  // Cells for a finger: a large board scrolls in a narrow place.
+  const least = selection && { minWidth: `${1.5 * size + 0.25}rem`, maxHeight: 'none' };
+  return html`<svg class="board-svg sudoku" style=${least} viewBox="0 0 ${side} ${side}" data-ratio="1" aria-hidden=${selection ? undefined : 'true'} role=${selection && 'presentation'}>
     ${grid.map((_, row) => html`<g key=${row} role=${selection && 'row'}>${lines.slice(0, size).map(col => cell(row, col))}</g>`)}
     <path fill="none" stroke="var(--sudoku-thin)" d=${lines.map(line).join('')} />
     <path fill="none" stroke="var(--sudoku-thick)" stroke-width="2.4" d=${lines

@@ -113,12 +113,10 @@ export function Player({ session, state, episode, label, means, children, start 
   const canSwipe = actionOfKey(environment, 'ArrowUp') !== undefined && !over;
   return html`<div class="panel play" data-wide=${String(WIDE_BOARDS.has(kind))} data-task=${String(TASKS.has(kind))} data-over=${String(over)}>
     <${Figures} situation=${situation} />
-    <div class="stack play-body">
-      <${BoardPlace} situation=${situation} act=${over ? undefined : act} ...${canSwipe && swipe} data-swipe=${String(canSwipe)} />
-      <div class="controls">
-        <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} label=${label} act=${act} task=${taskOf(situation)} /></div>
-        ${over && html`<${EndBanner} episode=${episode} means=${means}>${children}<//>`}
-      </div>
+    <${BoardPlace} situation=${situation} act=${over ? undefined : act} ...${canSwipe && swipe} data-swipe=${String(canSwipe)} />
+    <div class="controls">
+      <div class="pad-place" inert=${over}><${ActionPad} environment=${environment} label=${label} act=${act} task=${taskOf(situation)} /></div>
+      ${over && html`<${EndBanner} episode=${episode} means=${means}>${children}<//>`}
     </div>
     <div class="row turns">
       <button type="button" aria-keyshortcuts=${UNDO_KEY} disabled=${!session.canUndo} onClick=${() => session.undo()}>Undo<kbd aria-hidden="true">⌫</kbd></button>
@@ -202,7 +200,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
       <p class="title large headline">${headline}</p>
       <p>${headline === result ? figures : `${result}. ${figures}`}</p>
       ${Array.isArray(failed) && failed.length > 0 && html`<p>Failed ${failed.length > 1 ? 'tests' : 'test'}: ${failed.slice(0, MAX_FAILED).join(', ')}${failed.length > MAX_FAILED ? ` and ${failed.length - MAX_FAILED} more` : ''}</p>`}
-      ${better && html`<p>${better.policy} would have played <b>${formatValue(namedAction(environment, better.action), 0, MAX_BETTER)}</b>.</p>`}
+      ${better && html`<p>Here the ${better.policy} player plays <b>${formatValue(namedAction(environment, better.action), 0, MAX_BETTER)}</b>.</p>`}
       ${means && html`<p class="fine">${means}</p>`}
     </div>
     ${children}

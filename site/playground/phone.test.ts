@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core';
 import t from 'tap';
-import { figure, openPlayground, seeBoard, seeFigure, skip } from './browser.test-data.ts';
+import { figure, openPlayground, overflow, seeBoard, seeFigure, skip } from './browser.test-data.ts';
 
 /** A browser on a busy machine. */
 t.setTimeout(900_000);
@@ -73,4 +73,16 @@ t.test('a shop shows a product on a phone before anybody scrolls', { skip }, asy
   t.ok(product <= board, `the first product ends at ${product} px of a board that ends at ${board} px`);
   t.ok(product < 844, `the first product ends at ${product} px`);
   t.ok(turns < 844, `the buttons below end at ${turns} px`);
+});
+
+t.test('cells of a Sudoku are large enough for a finger, and the page is no wider', { skip }, async t => {
+  const { page, origin } = await openPlayground(t, '', { context });
+  for (const preset of ['9x9-easy', '16x16-easy']) {
+    await page.goto(`${origin}/#/play/Sudoku-v0?seed=7&preset=${preset}`);
+    const cells = page.locator('.state .sudoku [role="gridcell"]');
+    await cells.nth(Number.parseInt(preset, 10) ** 2 - 1).waitFor();
+    const { width, height } = (await cells.first().boundingBox())!;
+    t.ok(Math.min(width, height) >= 24, `${preset}: ${width} × ${height} px`);
+    t.equal(await overflow(page), 0, preset);
+  }
 });

@@ -1,8 +1,8 @@
-import { appendFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
-import type { RunStatus } from '../../shared/run-folder/run-files.ts';
+import { RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
 import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
 import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 import { allDiagnostics, openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
@@ -63,6 +63,31 @@ t.test('every view is accessible and fits, light on a phone and dark on a wide s
       if (width !== 1024) t.same(await accessibilityProblems(page), [], `${look}: accessible`);
     }
   }
+});
+
+t.test('a result of the leaderboard has one line on a phone; its command unfolds', { skip }, async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'lake-1');
+  const folder = join(root, 'lake-1', RUN_FILES.evaluations);
+  mkdirSync(folder, { recursive: true });
+  const command =
+    'evaluate runs/lake-1 validation.episodes=256 --policy checkpoint --policy random --attempts 8';
+  const pass_at = { 1: 0.25, 2: 0.4, 4: 0.5, 8: 0.75 };
+  const result = { policy: 'random', mode: 'reference', tag: 'Lake', success: 0.25, pass_at };
+  const document = { command, date: '2026-11-27T10:00:00.000Z', rows: [result] };
+  writeFileSync(join(folder, '2026-11-27.json'), JSON.stringify(document));
+  const origin = await serveDashboard(t, { runs: root });
+  const viewport = { width: 390, height: 844 };
+  const page = await openPage(t, `${origin}/runs/#/leaderboard`, { viewport });
+  const rows = page.locator('tbody tr');
+  await rows.nth(1).waitFor();
+  for (const row of await rows.all()) {
+    const { height } = (await row.boundingBox())!;
+    t.ok(height < 48, `${height} px: ${await row.textContent()}`);
+  }
+  t.equal(await page.getByText(command).isVisible(), false);
+  await page.getByText('command', { exact: true }).click();
+  await page.getByText(command).waitFor();
 });
 
 t.test('the head of a run with a long name keeps its parts apart on a phone', { skip }, async t => {

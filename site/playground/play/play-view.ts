@@ -96,7 +96,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
         <${AfterEnd} episode=${episode} session=${session} takesFocus=${hadFocus} /><//>`
     }
     ${!episode && start}
-    <div class="row folded">
+    <div class="row folded" style="column-gap: var(--gap-5)">
       ${setup && html`<${Rules} environment=${environment} /><${SetupPanel} key=${envId} setup=${setup} session=${session} />`}
       ${
         situation &&
@@ -142,7 +142,7 @@ function AfterEnd({ episode, session, takesFocus }: AfterEndProps) {
     if (takesFocus) again.current!.focus({ preventScroll: true });
   }, []);
   const seed = episode.session.seed ?? undefined;
-  return html`<div class="row buttons">
+  return html`<div class="row buttons" style="gap: var(--gap-2)">
     <button ref=${again} type="button" class="primary" onClick=${() => session.startAgain(undefined)}>Play again</button>
     ${
       episode.environment.capabilities.seed &&

@@ -37,7 +37,7 @@ export function StartBar({ setup, session }: SetupProps) {
         </select></span>`
     }
     <span class="pair"><label for="${id}-seed">Seed</label>
-      <input id="${id}-seed" type="number" min="0" step="1" placeholder=${capabilities.seed ? 'drawn' : 'none'}
+      <input id="${id}-seed" type="number" style="max-width: 6.5rem" min="0" step="1" placeholder=${capabilities.seed ? 'drawn' : 'none'}
         disabled=${!capabilities.seed} value=${seed}
         onInput=${(event: Event) => setup.set({ seed: textOf(event), isSeedEdited: true })} /></span>
     <button type="submit">Reset</button>

@@ -164,14 +164,13 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
         end. <a href=${formatAddress({ view: 'play' })}>Play one yourself</a>.
       </p>`;
     const turn = (page: number) => change({ page });
+    const width = CARD_WIDTHS.get(filter.size) ?? CARD_WIDTHS.get('');
     return html`<${Pages} page=${filter.page} shown=${cards.filter(isOpen).length} open=${open} turn=${turn} />
-      <ul class="tiles cards" style=${`--tile: ${CARD_WIDTHS.get(filter.size) ?? CARD_WIDTHS.get('')}`}>${cards.map(
-        card => {
-          const { env_id: envId, action, ended_by: end } = card;
-          const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
-          return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;
-        },
-      )}</ul>`;
+      <ul class="tiles cards" style=${`--tile: ${width}; --picture: ${width}`}>${cards.map(card => {
+        const { env_id: envId, action, ended_by: end } = card;
+        const known = typeof action === 'number' || end !== undefined ? names.of(envId) : undefined;
+        return html`<li key=${card.session_id}><${Card} card=${card} action=${known ? namedAction(known, action) : action} ends=${known?.ends} /></li>`;
+      })}</ul>`;
   }
 }
 

@@ -12,7 +12,13 @@ export const passText = ({ pass_at }: LeaderboardRow): string =>
         .map(([k, share]) => `${k}: ${percent(share)}`)
         .join(', ');
 
+/** Longer commands are folded, so that a row has one line. */
+const MAX_COMMAND = 30;
+
 export const sourceOf = ({ source, command }: LeaderboardRow) =>
   /^https?:\/\//.test(source)
     ? html`<a href=${source} rel="noreferrer">${source}</a>`
-    : source || html`<code>${command}</code>`;
+    : source ||
+      (command.length > MAX_COMMAND
+        ? html`<details><summary>command</summary><code>${command}</code></details>`
+        : html`<code style="white-space: nowrap">${command}</code>`);

@@ -82,7 +82,7 @@ function Row({ row }: { readonly row: LeaderboardRow }) {
     <td class="number">${number(row.size, short)}</td>
     <td class="number"><b class="large">${percent(row.success)}</b></td>
     <td class="cut">${intervalText(row)}</td>
-    <td>${passText(row)}</td>
+    <td class="cut">${passText(row)}</td>
     <td class="number">${number(row.steps, short)}</td><td class="number">${number(row.tokens, short)}</td><td class="number">${number(row.seconds, duration)}</td>
     <td class="cut">${row.date.slice(0, 10)}</td>
     <td>${sourceOf(row)}</td>

@@ -67,12 +67,12 @@ function Row({ row }: { readonly row: SignedRow }) {
     <td>${author ? html`<span title=${author.fingerprint}>${author.name}</span>` : '–'}</td>
     <td class="number"><b class="large">${percent(row.success)}</b></td>
     <td class="cut">${intervalText(row)}</td>
-    <td>${passText(row)}</td>
+    <td class="cut">${passText(row)}</td>
     <td>${levels}</td>
     <td>${limits}</td>
     <td class="number">${replayed}</td>
     <td class="cut">${row.date.slice(0, 10)}</td>
-    <td>${row.run === undefined ? sourceOf(row) : html`<details><summary>command</summary><code>${row.command}</code></details>`}</td>
+    <td>${sourceOf(row)}</td>
   </tr>`;
 }
 
