@@ -165,7 +165,7 @@ program
   .option('--tinker', 'also train LoRA adapters for clients of the Tinker API, at /api/v1')
   .option('--max-models <count>', 'maximum adapters that are trained at once', POSITIVE, 4)
   .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
-  .option('--max-checkpoint-mb <MiB>', 'disk space for the checkpoints of one key', POSITIVE, 16_384)
+  .option('--max-checkpoint-mb <MiB>', 'disk space for that folder', POSITIVE, 16_384)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')
   .action(lazily(() => import('./commands/serve.ts'), 'serve'));
 

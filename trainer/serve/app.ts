@@ -103,7 +103,7 @@ export function createServeApp({
   };
   completionRoutes(app, '/v1', host);
   batchRoute(app, host);
-  if (tinker) app.register(async api => tinkerRoutes(api, tinker, !who.token), { prefix: '/api/v1' });
+  if (tinker) app.register(async api => tinkerRoutes(api, tinker), { prefix: '/api/v1' });
   app.addHook('onClose', async () => {
     await tinker?.close();
     await models.close();

@@ -3,7 +3,6 @@ import { promisify } from 'node:util';
 import { serialize } from 'node:v8';
 import { zstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { networkOf } from '../../../shared/http/addresses.ts';
 import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
@@ -19,7 +18,7 @@ import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
 import { sampleTask } from './samplers.ts';
 import { BODIES, type Body } from './schemas.ts';
-import { MAX_SESSION_SAMPLES, type TinkerServer, type TinkerSession } from './server.ts';
+import { MAX_SAMPLES, type TinkerServer, type TinkerSession } from './server.ts';
 import type { TrainingModel } from './training-model.ts';
 
 const PROTOBUF = 'application/x-protobuf';
@@ -53,17 +52,14 @@ interface Kind {
   readonly learns?: boolean;
 }
 
-/**
- * The routes of the Tinker API behind a prefix, which is `/api/v1`.
- * @param anonymous true where clients make up their keys: those of one address then have one share of what is limited
- */
-export function tinkerRoutes(app: FastifyInstance, server: TinkerServer, anonymous: boolean): void {
+/** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
+export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   app.addContentTypeParser(PROTOBUF, { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.setErrorHandler((error, request, reply) => {
     const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : error;
     return sendError(fault, request, reply, ({ message: detail }) => ({ detail }));
   });
-  const replies = repliesOf(server, anonymous) as {
+  const replies = repliesOf(server) as {
     readonly [route: string]: (body: unknown, caller: Caller) => object | Promise<object>;
   };
   for (const route of Object.keys(replies) as (keyof typeof BODIES)[]) {
@@ -92,7 +88,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer, anonymo
 function routesWithoutBody(app: FastifyInstance, server: TinkerServer): void {
   const { checkpoints, name: base_model } = server;
   app.get('/healthz', async () => ({ status: 'ok' }));
-  app.post('/client/config', async () => ({ sample_max_concurrent_requests: MAX_SESSION_SAMPLES }));
+  app.post('/client/config', async () => ({ sample_max_concurrent_requests: MAX_SAMPLES }));
   app.post('/client/dynamic_config', async () => ({ refresh_interval_sec: 300 }));
   app.post('/telemetry', async () => ({ status: 'accepted' }));
   app.get('/get_server_capabilities', async () => {
@@ -123,18 +119,15 @@ function routesWithoutBody(app: FastifyInstance, server: TinkerServer): void {
   });
 }
 
-const repliesOf = (server: TinkerServer, anonymous: boolean): Replies => ({
-  create_session: (_, { owner, request: { ip } }) => {
-    const share = anonymous ? `address ${networkOf(ip)}` : `key ${owner}`;
-    return { session_id: server.createSession(owner, share).id };
-  },
+const repliesOf = (server: TinkerServer): Replies => ({
+  create_session: (_, { owner }) => ({ session_id: server.createSession(owner).id }),
   session_heartbeat: ({ session_id }, { owner }) => {
     server.session(session_id, owner);
     return {};
   },
   retrieve_future: async ({ request_id }, { owner, request, reply }) => {
     const gone = clientGone(request, reply);
-    const result = await server.futures.read(request_id, owner, server.pollMs, gone.signal);
+    const result = await server.result(request_id, owner, gone.signal);
     if (result instanceof Uint8Array) return reply.type(PROTOBUF).send(result);
     return result ?? reply.status(408).send({ type: 'try_again', request_id, queue_state: 'active' });
   },
@@ -177,7 +170,7 @@ const repliesOf = (server: TinkerServer, anonymous: boolean): Replies => ({
     const { session, model } = server.model(model_id, owner);
     const submission = { id: `${session.id}:${model.key}:unload`, content: '', conflict: '' };
     const unload = () => server.unloadModel(session, model_id).then(() => ({ model_id }));
-    return { request_id: server.futures.submit(session, submission, unload), model_id };
+    return { request_id: server.submit(session, submission, unload), model_id };
   },
   weights_info: async ({ tinker_path }, { owner }) => {
     const { base_model, lora } = await server.checkpoints.find(tinker_path, owner);
@@ -202,7 +195,7 @@ const repliesOf = (server: TinkerServer, anonymous: boolean): Replies => ({
       throw badRequest(fault, 'sampling_session_id');
     }
     const { session, sampler } = server.sampler(id, owner);
-    if (sampler.checkpoint) await server.checkpoints.folderOf(sampler.checkpoint);
+    if (sampler.checkpoint) await server.checkpoints.check(sampler.checkpoint);
     const task = sampleTask(body, server.base, server.stopTokenIds);
     const sample = () => {
       const leave = session.samples.take();
@@ -215,7 +208,7 @@ const repliesOf = (server: TinkerServer, anonymous: boolean): Replies => ({
     const known = Number.isSafeInteger(number) ? number : randomUUID();
     const conflict = `seq_id ${number} was used for another sample`;
     const submission = { id: `${id}:${known}`, content: hashOf(body), conflict };
-    const request_id = server.futures.submit(session, submission, sample);
+    const request_id = server.submit(session, submission, sample);
     const sample_sequence_ids = Array.from({ length: task.samples }, (_, i) => `${id}:${number}:${i}`);
     return { request_id, sample_sequence_ids };
   },
@@ -224,8 +217,8 @@ const repliesOf = (server: TinkerServer, anonymous: boolean): Replies => ({
 function operationsOf(server: TinkerServer): Operations {
   const save = async (kind: CheckpointKind, body: Body<'save_weights'>, { session, model }: Found) => {
     const { path: name, ttl_seconds: ttlSeconds, overwrite } = body;
-    const { owner, share } = session;
-    const checkpoint = { kind, name, owner, share, base_model: server.name, ttlSeconds, overwrite };
+    const { owner } = session;
+    const checkpoint = { kind, name, owner, base_model: server.name, ttlSeconds, overwrite };
     const write = (folder: string) => model.save(folder, kind === 'weights');
     return { path: await server.checkpoints.save(model.id, checkpoint, write) };
   };
@@ -291,9 +284,9 @@ function submit(
   };
   try {
     const work = prepare({ session, model, seqId });
-    const request_id = server.futures.submit(session, submission, () => {
+    const request_id = server.submit(session, submission, () => {
       operations.check(seqId);
-      const giveBack = session.shared.bytes.take(bytes);
+      const giveBack = session.limits.bytes.take(bytes);
       return operations.run(seqId, ordered, work, learns).finally(giveBack);
     });
     return { request_id, model_id };

@@ -1,6 +1,8 @@
 import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { onAbort } from '../../../shared/closing.ts';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { orAborted } from '../../client/retry.ts';
 import { MAX_TOP_LOG_PROBS, type SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
@@ -100,33 +102,23 @@ interface Slot {
   open: number;
 }
 
-/** A request that waits for a policy with its weights. */
-interface Waiting {
-  readonly weights: AdapterWeights;
-  readonly since: number;
-  take(slot: Slot): void;
-  fail(error: unknown): void;
-}
-
 /** Prefixes of a prompt that are computed together for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
-/** A request with a ready policy goes first only until another has waited this long for one. */
-const MAX_OVERTAKEN_MS = 5_000;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
 /**
- * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; a
- * request takes one with its version, or waits for its turn and an idle one.
+ * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; requests
+ * take one with their version, or an idle one, in the order that they came.
  */
 export class SamplerPool {
   readonly #base: LocalPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #maxSlots: number;
   readonly #slots: Slot[] = [];
-  /** The first request without a ready policy gets the next idle one. */
-  readonly #waiting = new Set<Waiting>();
-  #loading: Promise<void> | undefined;
+  readonly #turns = new SerialQueue();
+  /** Resolves when a policy becomes idle. */
+  #idle = Promise.withResolvers<void>();
   #nextSequence = FIRST_SEQUENCE;
 
   /**
@@ -150,87 +142,55 @@ export class SamplerPool {
     signal: AbortSignal,
   ): Promise<SampleResponse> {
     if (weights === null) return this.#sampleWith(this.#base, task, signal);
-    const slot = await this.#acquire(weights, signal);
+    const slot = await this.#turns.run(() => this.#acquire(weights, signal));
     try {
       return await this.#sampleWith(slot.policy, task, signal);
     } finally {
       slot.open--;
-      this.#dealOut();
+      if (slot.open === 0) this.#idle.resolve();
     }
   }
 
   async close(): Promise<void> {
-    await this.#loading;
+    await this.#turns.idle;
     await Promise.all(this.#slots.map(({ policy }) => policy.close()));
   }
 
-  /**
-   * A policy with these weights, marked as in use.
-   * @param signal ends the wait for one
-   */
-  async #acquire(weights: AdapterWeights, signal: AbortSignal): Promise<Slot> {
+  /** A policy with these weights, marked as in use. */
+  async #acquire({ key, lora, read }: AdapterWeights, signal: AbortSignal): Promise<Slot> {
     signal.throwIfAborted();
-    const { promise, resolve: take, reject: fail } = Promise.withResolvers<Slot>();
-    const request = { weights, since: performance.now(), take, fail };
-    const leave = () => {
-      this.#waiting.delete(request);
-      fail(signal.reason);
-      this.#dealOut();
-    };
-    using _abort = onAbort(signal, leave);
-    this.#waiting.add(request);
-    this.#dealOut();
-    return await promise;
-  }
-
-  /**
-   * Gives requests the policies with their weights, and loads the weights of the first one without into an idle policy.
-   */
-  #dealOut(): void {
-    let first: Waiting | undefined;
-    for (const request of this.#waiting) {
-      const slot = this.#slots.find(({ key }) => key === request.weights.key);
-      if (slot) {
-        slot.open++;
-        this.#waiting.delete(request);
-        request.take(slot);
-      } else if (first === undefined) {
-        first = request;
-        const hasRoom = this.#slots.length < this.#maxSlots || this.#slots.some(({ open }) => open === 0);
-        if (hasRoom) this.#loading ??= this.#load(request);
-        if (performance.now() - request.since > MAX_OVERTAKEN_MS) return;
-      }
+    const ready = this.#slots.find(slot => slot.key === key);
+    if (ready) {
+      ready.open++;
+      return ready;
     }
-  }
-
-  async #load(request: Waiting): Promise<void> {
-    try {
-      await this.#fill(request.weights);
-    } catch (error) {
-      this.#waiting.delete(request);
-      request.fail(error);
-    }
-    this.#loading = undefined;
-    this.#dealOut();
-  }
-
-  /** Loads weights into an idle policy, preferably of their shape; into none if all are in use by now. */
-  async #fill({ key, lora, read }: AdapterWeights): Promise<void> {
     const flat = await read();
-    let slot = this.#slots.find(one => one.open === 0 && isDeepStrictEqual(one.lora, lora));
-    if (slot === undefined) {
-      if (this.#slots.length >= this.#maxSlots) {
-        const idle = this.#slots.findIndex(one => one.open === 0);
-        if (idle < 0) return;
-        const [gone] = this.#slots.splice(idle, 1);
-        await gone.policy.close();
-      }
-      slot = { lora, policy: await this.#create(lora), key: '', open: 0 };
-      this.#slots.push(slot);
-    }
+    const slot = await this.#emptySlot(lora, signal);
     slot.key = '';
     await slot.policy.takeWeights(flat);
     slot.key = key;
+    slot.open++;
+    return slot;
+  }
+
+  /** An idle policy with adapters of a shape. */
+  async #emptySlot(lora: LoraConfig, signal: AbortSignal): Promise<Slot> {
+    while (this.#slots.length >= this.#maxSlots && this.#slots.every(({ open }) => open > 0)) {
+      this.#idle = Promise.withResolvers();
+      await orAborted(this.#idle.promise, signal);
+    }
+    const fitting = this.#slots.find(({ open, lora: own }) => open === 0 && isDeepStrictEqual(own, lora));
+    if (fitting) return fitting;
+    if (this.#slots.length >= this.#maxSlots) {
+      const [gone] = this.#slots.splice(
+        this.#slots.findIndex(({ open }) => open === 0),
+        1,
+      );
+      await gone.policy.close();
+    }
+    const slot = { lora, policy: await this.#create(lora), key: '', open: 0 };
+    this.#slots.push(slot);
+    return slot;
   }
 
   async #sampleWith(policy: LocalPolicy, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {

@@ -9,7 +9,7 @@ import { Budget } from '../capacity.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
-import { Futures } from './futures.ts';
+import { Futures, type Result, type Submission } from './futures.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
 import type { Body } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
@@ -17,14 +17,12 @@ import { TrainingModel } from './training-model.ts';
 /** Alpha of every adapter, as in the service and SkyRL. */
 const ALPHA = 32;
 const MAX_RANK = 256;
-/**
- * Most sessions of a share, its concurrent sampling requests, and bytes of its waiting and running training requests.
- */
+/** Most sessions of a key, its sampling requests at once, and bytes of its training requests that wait or run. */
 const MAX_SESSIONS = 64;
-const MAX_SHARE_SAMPLES = 1024;
+const MAX_KEY_SAMPLES = 1024;
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
 /** Sampling requests of a session at once. */
-export const MAX_SESSION_SAMPLES = 256;
+export const MAX_SAMPLES = 256;
 /** Samplers of a Tinker session; the oldest are forgotten. */
 const MAX_SAMPLERS = 1024;
 /** A Tinker session that is silent for this long loses its models where room is needed, and eventually everything. */
@@ -43,7 +41,7 @@ export interface TinkerOptions {
   readonly name?: string;
   /** Folder of named checkpoints. */
   readonly checkpoints: string;
-  /** MiB that the checkpoints of one share may take. */
+  /** MiB that their folder may take. */
   readonly maxCheckpointMb: number;
   /** Adapters that are trained at once. */
   readonly maxModels: number;
@@ -58,15 +56,14 @@ export interface TinkerSession {
   readonly id: string;
   /** Hash of the key that it was created with. */
   readonly owner: string;
-  /** Name of the group that shares its limits: `key <owner>`, or `address <address>` where keys are made up. */
-  readonly share: string;
   seenAt: number;
   readonly models: Map<string, TrainingModel>;
   readonly samplers: Map<string, Sampler>;
+  readonly futures: Futures;
   /** Sampling requests. */
   readonly samples: Budget;
-  /** Sampling requests of its share, and bytes of the share's training requests that wait or run. */
-  readonly shared: { readonly samples: Budget; readonly bytes: Budget };
+  /** Sampling requests of its key, and bytes of the key's training requests that wait or run. */
+  readonly limits: { readonly samples: Budget; readonly bytes: Budget };
   readonly ended: AbortController;
 }
 
@@ -93,17 +90,18 @@ interface NewModel {
 export class TinkerServer {
   readonly name: string;
   readonly tokenizerFolder: string;
-  readonly futures: Futures<TinkerSession>;
   readonly losses = new LossProgram();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
-  readonly pollMs: number;
   /** The base, which samples without an adapter. */
   readonly base: LocalPolicy;
   /** Tokens that end a response unless a request names others. */
   readonly stopTokenIds: readonly number[];
   readonly #options: TinkerOptions;
+  readonly #pollMs: number;
   readonly #sessions = new Map<string, TinkerSession>();
+  /** Start of all request ids: those of a server that ran before are not known. */
+  readonly #run = randomUUID();
   readonly #sweeper: NodeJS.Timeout;
 
   /** @throws Error where the base is an adapter */
@@ -116,46 +114,62 @@ export class TinkerServer {
     this.#options = options;
     this.tokenizerFolder = resolve(folder);
     this.name = name ?? this.tokenizerFolder;
-    this.futures = new Futures([this.tokenizerFolder, resolve(options.checkpoints)]);
-    this.pollMs = pollMs;
+    this.#pollMs = pollMs;
     this.stopTokenIds = models.base.stopTokenIds;
-    this.checkpoints = new Checkpoints(options.checkpoints, options.maxCheckpointMb * 2 ** 20, id =>
-      [...this.#sessions.values()].some(({ samplers }) =>
-        [...samplers.values()].some(({ checkpoint }) => checkpoint?.id === id),
-      ),
-    );
+    this.checkpoints = new Checkpoints(resolve(options.checkpoints), options.maxCheckpointMb);
     this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
 
-  /** @throws ApiError 429 where the share has too many */
-  createSession(owner: string, share = `key ${owner}`): TinkerSession {
-    const own = [...this.#sessions.values()].filter(session => session.share === share);
-    const [kind] = share.split(' ');
+  /** @param owner hash of its key @throws ApiError 429 where the key has too many */
+  createSession(owner: string): TinkerSession {
+    const own = [...this.#sessions.values()].filter(session => session.owner === owner);
     if (own.length >= MAX_SESSIONS) {
-      throw new ApiError(429, `${MAX_SESSIONS} sessions of this ${kind} are open, the limit: finish one`);
+      throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, the limit: finish one`);
     }
+    const open = (of: string) => (used: number) =>
+      `${used} sampling requests of this ${of} are open, the limit`;
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
-    const { shared } = own[0] ?? {
-      shared: {
-        samples: new Budget(MAX_SHARE_SAMPLES, () => samplesRefusal(MAX_SHARE_SAMPLES, kind)),
-        bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
-      },
+    const limits = own[0]?.limits ?? {
+      samples: new Budget(MAX_KEY_SAMPLES, open('key')),
+      bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
     };
-    const refusal = () => samplesRefusal(MAX_SESSION_SAMPLES, 'session');
     const session: TinkerSession = {
       id: randomUUID(),
       owner,
-      share,
       seenAt: performance.now(),
       models: new Map(),
       samplers: new Map(),
-      samples: new Budget(MAX_SESSION_SAMPLES, refusal, shared.samples),
-      shared,
+      futures: new Futures([this.tokenizerFolder, resolve(this.#options.checkpoints)]),
+      samples: new Budget(MAX_SAMPLES, open('session'), limits.samples),
+      limits,
       ended: new AbortController(),
     };
     this.#sessions.set(session.id, session);
     return session;
+  }
+
+  /** Submits an operation, once. @returns its request id */
+  submit(
+    { id: session, futures }: TinkerSession,
+    submission: Submission,
+    work: () => Promise<Result>,
+  ): string {
+    futures.submit(submission, work);
+    return `${this.#run}:${session}:${submission.id}`;
+  }
+
+  /**
+   * Waits for a result, as long as a poll is held.
+   * @throws ApiError 410 where the result was dropped, 404 where there never was one
+   */
+  async result(requestId: string, owner: string, signal: AbortSignal): Promise<Result | undefined> {
+    const [run, id, ...rest] = requestId.split(':');
+    const isOthers = (this.#sessions.get(id)?.owner ?? owner) !== owner;
+    const name = JSON.stringify(requestId.slice(0, 200));
+    if (run !== this.#run || isOthers)
+      throw new ApiError(404, `there is no request ${name} since the server was started`);
+    return this.session(id, owner).futures.read(rest.join(':'), this.#pollMs, signal);
   }
 
   /** A session of this owner, which is alive from now on. @throws ApiError 410 */
@@ -170,12 +184,8 @@ export class TinkerServer {
   model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
     const session = this.#sessionOf(id, owner);
     const model = session?.models.get(id);
-    if (session && model) {
-      model.usedAt = performance.now();
-      return { session, model };
-    }
-    const why =
-      'it was unloaded, made room for another key, its session ended, or the server was started again';
+    if (session && model) return { session, model };
+    const why = 'it was unloaded, its session was silent or ended, or the server was started again';
     throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
   }
 
@@ -244,7 +254,7 @@ export class TinkerServer {
   ): object {
     const id = `${session.id}:train:${number}`;
     const conflict = `model_seq_id ${number} was used for another model`;
-    const request_id = this.futures.submit(session, { id: `${id}:open`, content, conflict }, async () => {
+    const request_id = this.submit(session, { id: `${id}:open`, content, conflict }, async () => {
       if (session.models.has(id)) throw badRequest(conflict, 'model_seq_id');
       await this.#createModel(session, id, model);
       return { ...result, model_id: id };
@@ -282,7 +292,6 @@ export class TinkerServer {
     this.#sessions.delete(session.id);
     session.ended.abort(new Error('the session has ended'));
     await Promise.all([...session.models.keys()].map(id => this.unloadModel(session, id)));
-    await this.checkpoints.sweep();
   }
 
   async close(): Promise<void> {
@@ -291,30 +300,16 @@ export class TinkerServer {
     await Promise.all([this.samplers.close(), this.losses.close()]);
   }
 
-  /**
-   * Frees the models of the session that has been silent longest. Where none is silent, the share with most models loses the one
-   * that was not used for longest, as long as it then still has as many as the share that asks.
-   * @throws ApiError 400 where neither is so
-   */
+  /** Frees the models of a session that has been silent. @throws ApiError 400 where there is none */
   async #makeRoom(own: TinkerSession): Promise<void> {
-    const sessions = [...this.#sessions.values()];
-    const [silent] = sessions
-      .filter(session => session !== own && session.models.size > 0)
-      .filter(({ seenAt }) => performance.now() - seenAt > SILENT_MS)
-      .sort((a, b) => a.seenAt - b.seenAt);
-    if (silent) {
-      await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
-      return;
-    }
-    const open = sessions.flatMap(session => [...session.models.values()].map(model => ({ session, model })));
-    const shares = Map.groupBy(open, ({ session }) => session.share);
-    const most = [...shares.values()].reduce((a, b) => (b.length > a.length ? b : a));
-    if (most.length < 2 + (shares.get(own.share)?.length ?? 0)) {
-      const full = `${open.length} models are open, the limit (--max-models)`;
+    const silent = [...this.#sessions.values()].find(
+      session => session !== own && session.models.size > 0 && performance.now() - session.seenAt > SILENT_MS,
+    );
+    if (!silent) {
+      const full = `${this.#modelCount()} models are open, the limit (--max-models)`;
       throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
-    const { session, model } = most.reduce((a, b) => (b.model.usedAt < a.model.usedAt ? b : a));
-    await this.unloadModel(session, model.id);
+    await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
   }
 
   #modelCount(): number {
@@ -344,11 +339,7 @@ export class TinkerServer {
   #sweep(): void {
     for (const session of this.#sessions.values()) {
       if (performance.now() - session.seenAt > ENDED_MS) void this.endSession(session);
+      else session.futures.sweep();
     }
-    void this.checkpoints.sweep();
-    this.futures.sweep(({ id }) => !this.#sessions.has(id));
   }
 }
-
-const samplesRefusal = (max: number, of: string): string =>
-  `the most sampling requests are open: ${max} of this ${of}`;

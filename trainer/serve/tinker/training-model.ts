@@ -18,8 +18,6 @@ export class TrainingModel {
   readonly lora: LoraConfig;
   readonly operations: OperationQueue;
   readonly created = new Date().toISOString();
-  /** When a request last named it. */
-  usedAt = performance.now();
   /** Resolves when the model can be used; rejects with why it cannot be opened. */
   readonly policy: Promise<LocalPolicy>;
   readonly #snapshots = new Map<number, Float32Array>();

@@ -17,11 +17,11 @@ import {
   type WireModel,
 } from './tinker.test-data.ts';
 
-const GAP_MS = 400;
+const GAP_MS = 3_000;
 const tinker = await startTinker(t, { gapMs: GAP_MS, pollMs: 100, maxModels: 8 });
 const { client, server } = tinker;
 t.afterEach(() => client.finishAll());
-t.setTimeout(120_000);
+t.setTimeout(900_000);
 const base = server.name;
 const compress = promisify(zstdCompress);
 /** With an epsilon this large a step of Adam moves the weights by a tenth of the gradient. */
@@ -298,7 +298,7 @@ t.test('a client that vanishes leaves a whole step or none', async t => {
   const step = await client.post('optim_step', { model_id: model.id, seq_id: 6, adam_params: LINEAR });
   const began = performance.now();
   t.match(await client.result(step), {
-    error: /seq_id 6 waited 0.4 s for 4, which never came/,
+    error: /seq_id 6 waited 3 s for 4, which never came/,
     category: 'user',
   });
   t.ok(performance.now() - began >= GAP_MS - 50);
@@ -334,7 +334,6 @@ t.test(
     );
     t.equal((await client.post('retrieve_future', { request_id: 'nonsense' })).status, 404);
     await client.post(`sessions/${model.session}/finish`, { reason: { type: 'success' }, detail: '' });
-    server.futures.sweep(({ id }) => id === model.session);
     t.equal((await client.post('retrieve_future', { request_id: body.request_id })).status, 410);
     t.equal((await model.submit(lesson())).status, 404);
     t.equal((await client.post('session_heartbeat', { session_id: model.session })).status, 410);
