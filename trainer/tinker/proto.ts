@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
 
 /**
@@ -11,36 +12,8 @@ const INT32_LIMIT = 2 ** 31;
 /** Codes of `DType` in package tinker_public; requests use the first two. */
 const DTYPE = { float32: 1, int64: 2, int32: 3 } as const;
 
-/**
- * Messages of package tinker_public as SDK 0.38 has them, without fields that neither side uses. A request's datums, chunks and
- * tensors are bytes here: each is decoded on its own, so that a fault has a place and their number a limit.
- */
-const { root } = protobuf.parse(
-  `syntax = "proto3";
-  message LossConfigValue { oneof value { double number = 1; string text = 2; } }
-  message EncodedText { bytes tokens = 1; }
-  message Chunk { EncodedText encoded_text = 1; optional bytes image = 2; optional bytes dmel = 3; }
-  message Tensor { bytes dense = 1; optional bytes sparse_csr = 2; int32 dtype = 3; repeated int64 shape = 4; }
-  message Datum { repeated bytes model_input = 1; map<string, bytes> loss_fn_inputs = 2; }
-  message ForwardBackwardRequest {
-    string model_id = 1; int32 seq_id = 2; repeated bytes data = 3; string loss_fn = 4;
-    map<string, double> loss_fn_config = 5; bool forward_only = 6;
-    map<string, LossConfigValue> loss_fn_config_v2 = 7;
-  }
-  message BatchedTensor { bytes data = 1; bytes offsets = 2; int32 dtype = 3; repeated int64 trailing_shape = 4; }
-  message ArrayRecord { string type_tag = 1; map<string, BatchedTensor> fields = 2; int64 num_datums = 3; }
-  message ForwardBackwardOutput {
-    string loss_fn_output_type = 1; repeated ArrayRecord loss_fn_outputs = 2; map<string, double> metrics = 3;
-  }
-  message TopkLogprobs { bytes token_ids = 1; bytes logprobs = 2; uint32 k = 3; uint32 length = 4; }
-  message SampledSequence {
-    int32 stop_reason = 1; bytes tokens = 2; optional bytes logprobs = 3; TopkLogprobs topk_sampled_logprobs = 4;
-  }
-  message SampleResponse {
-    repeated SampledSequence sequences = 1; optional bytes prompt_logprobs = 2;
-    TopkLogprobs topk_prompt_logprobs = 3; int32 prompt_cache_hit_tokens = 4;
-  }`,
-);
+/** Messages of package tinker_public. */
+const { root } = protobuf.parse(readFileSync(new URL('tinker_public.proto', import.meta.url), 'utf8'));
 
 type Named<T> = { readonly [name: string]: T };
 /** A decoded message: its arrays of numbers are bytes. */

@@ -1,5 +1,5 @@
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname, join, sep } from 'node:path';
+import { dirname, join } from 'node:path';
 import Type, { type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { isThere } from '../../models/files/model-file.ts';
@@ -8,8 +8,6 @@ import type { TinkerError, TinkerHttp } from './http.ts';
 /** File in place of the weights, which the server keeps. */
 export const TINKER_FILE = 'tinker.json';
 
-/** Subfolder of a run's folder for an incomplete checkpoint. */
-export const UNFINISHED = 'tinker.partial';
 /** Its parts become parts of an address. */
 const PATH = '^tinker:/(?:/(?!\\.{1,2}(?:/|$))[^/]+){2,}$';
 const Path = Type.String({ pattern: PATH });
@@ -78,71 +76,44 @@ export interface KeptCheckpointsOptions {
   readonly note: (text: string) => void;
 }
 
-/** The checkpoints of a run that are at the server, and are deleted there when nothing needs them any more. */
-export class KeptCheckpoints {
-  /** Their paths, the oldest first. */
-  paths: string[];
-  readonly #http: TinkerHttp;
-  readonly #options: KeptCheckpointsOptions;
-  /** Number of the first paths, which belong to checkpoints that were never finished. */
-  #unfinished: number;
-
-  private constructor(
-    http: TinkerHttp,
-    options: KeptCheckpointsOptions,
-    unfinished: string[],
-    kept: readonly string[],
-  ) {
-    this.#http = http;
-    this.#options = options;
-    this.#unfinished = unfinished.length;
-    this.paths = [...unfinished, ...kept];
-  }
-
-  /**
-   * @param kept of the checkpoint that the run continues from; checkpoints that only its unfinished ones name are
-   * deleted next
-   */
-  static async open(http: TinkerHttp, options: KeptCheckpointsOptions, kept: readonly string[] = []) {
-    const named = options.run === undefined ? [] : [...(await pathsBelow(options.run)).unfinished];
-    const unfinished = named.filter(path => !kept.includes(path));
-    return new KeptCheckpoints(http, options, unfinished, kept);
-  }
-
-  /** Deletes checkpoints beyond the kept number, except one and those that the run's folder names. */
-  async deleteOlder(except: string): Promise<void> {
-    const { keepCheckpoints, run } = this.#options;
-    const count = Math.max(this.#unfinished, this.paths.length - keepCheckpoints);
-    const older = this.paths.slice(0, count).filter(path => path !== except);
-    this.#unfinished = 0;
-    const inUse = run !== undefined && older.length > 0 ? (await pathsBelow(run)).inUse : new Set();
-    for (const path of older) if (!inUse.has(path)) await this.#delete(path);
-  }
-
-  async #delete(path: string): Promise<void> {
-    try {
+/**
+ * Deletes the older checkpoints of a run at the server, except those that the run's folder names.
+ * @param paths of all that the run saved, the oldest first
+ * @returns those that remain
+ */
+export async function deleteOlder(
+  http: TinkerHttp,
+  paths: readonly string[],
+  { keepCheckpoints, run, note }: KeptCheckpointsOptions,
+): Promise<string[]> {
+  const kept = paths.slice(-keepCheckpoints);
+  const older = paths.slice(0, -keepCheckpoints);
+  const inUse = run !== undefined && older.length > 0 ? await pathsBelow(run) : new Set<string>();
+  const remains: string[] = [];
+  for (const path of older) {
+    if (inUse.has(path)) remains.push(path);
+    else {
       const [model, ...name] = path.split('/').slice(2).map(encodeURIComponent);
-      await this.#http.json('DELETE', `training_runs/${model}/checkpoints/${name.join('/')}`);
-    } catch (error) {
-      const { status, message } = error as TinkerError;
-      if (status !== 404 && status !== 410) return this.#options.note(`${path} was not deleted: ${message}`);
+      const route = `training_runs/${model}/checkpoints/${name.join('/')}`;
+      await http.json('DELETE', route).catch(({ status, message }: TinkerError) => {
+        if (status === 404 || status === 410) return;
+        remains.push(path);
+        note(`${path} was not deleted: ${message}`);
+      });
     }
-    this.paths = this.paths.filter(kept => kept !== path);
   }
+  return [...remains, ...kept];
 }
 
-/** Paths of checkpoints that a run's folder names, apart from those that only unfinished checkpoints name. */
-async function pathsBelow(run: string): Promise<{ inUse: Set<string>; unfinished: Set<string> }> {
-  const paths = { inUse: new Set<string>(), unfinished: new Set<string>() };
+/** Paths of checkpoints that a run's folder names; torn files of a run that was killed name none. */
+async function pathsBelow(run: string): Promise<Set<string>> {
+  const paths = new Set<string>();
   for (const name of await readdir(run, { recursive: true })) {
     if (!name.endsWith(TINKER_FILE)) continue;
-    const isUnfinished = name.split(sep).some(part => part.endsWith('.partial'));
     const found = await readTinkerCheckpoint(dirname(join(run, name))).catch(error => {
-      if (!isUnfinished) throw error;
+      if (!(error instanceof SyntaxError)) throw error;
     });
-    if (!found) continue;
-    if (!isUnfinished) paths.inUse.add(found.path);
-    else for (const path of [...found.kept, found.path]) paths.unfinished.add(path);
+    if (found) paths.add(found.path);
   }
   return paths;
 }

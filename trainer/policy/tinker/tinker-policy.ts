@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { predictedTokens } from '../../algorithms/losses/aggregation.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
@@ -22,12 +21,11 @@ import type {
 } from '../policy.ts';
 import {
   checkCheckpoint,
+  deleteOlder,
   isTinkerPath,
-  KeptCheckpoints,
   type KeptCheckpointsOptions,
   readTinkerCheckpoint,
   type TinkerCheckpoint,
-  UNFINISHED,
   writeTinkerCheckpoint,
 } from './checkpoint.ts';
 import { TinkerError, TinkerHttp, type TinkerHttpOptions } from './http.ts';
@@ -85,7 +83,8 @@ export class TinkerPolicy implements TrainedPolicy {
   readonly #generator: RemoteGenerator;
   readonly #losses = new LossProgram();
   readonly #published: number[] = [];
-  readonly #kept: KeptCheckpoints;
+  /** Paths of checkpoints at the server, the oldest first. */
+  #kept: readonly string[];
   readonly #tokens: TinkerCheckpoint['tokens'];
   /** Token counts at the last call for metrics. */
   #shown: TinkerCheckpoint['tokens'];
@@ -102,7 +101,6 @@ export class TinkerPolicy implements TrainedPolicy {
     session: TinkerSession,
     model: TinkerModel,
     checkpoint: TinkerCheckpoint | undefined,
-    kept: KeptCheckpoints,
   ) {
     const { url, server, baseModel, lora, vocabularySize, maxSequenceLength } = options;
     this.#options = options;
@@ -114,7 +112,7 @@ export class TinkerPolicy implements TrainedPolicy {
     this.maxSequenceLength = maxSequenceLength;
     this.#saved = checkpoint;
     this.#version = checkpoint?.version ?? 0;
-    this.#kept = kept;
+    this.#kept = checkpoint?.kept ?? [];
     this.#shown = checkpoint?.tokens ?? { prefilled: 0, sampled: 0, trained: 0 };
     this.#tokens = { ...this.#shown };
     this.#sampler = new TinkerSampler(session.http, options, this.#tokens);
@@ -155,9 +153,8 @@ export class TinkerPolicy implements TrainedPolicy {
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
-      const kept = await KeptCheckpoints.open(http, options, checkpoint?.kept);
       const model = await (checkpoint ? session.loadModel(checkpoint.path, true) : session.createModel());
-      return new TinkerPolicy(options, session, model, checkpoint, kept);
+      return new TinkerPolicy(options, session, model, checkpoint);
     } catch (error) {
       await (session ?? http).close();
       throw error;
@@ -271,9 +268,12 @@ export class TinkerPolicy implements TrainedPolicy {
   }
 
   async save(folder: string): Promise<void> {
+    const { url, baseModel: base_model, lora, files } = this.#options;
     const path = await this.#checkpointPath();
-    await this.#name(path, folder, this.#options.files);
-    await this.#kept.deleteOlder(path);
+    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
+    const facts = { ...model, tokens: this.#tokens, kept: [...this.#kept] };
+    await writeTinkerCheckpoint(folder, facts, files);
+    this.#kept = await deleteOlder(this.#session.http, this.#kept, this.#options);
   }
 
   /** Continues from a folder that {@link save} wrote. */
@@ -362,26 +362,14 @@ export class TinkerPolicy implements TrainedPolicy {
   async #checkpointPath(): Promise<string> {
     const version = this.#version;
     if (this.#saved?.version === version) return this.#saved.path;
-    const { url, run, ttlSeconds } = this.#options;
+    const { url, ttlSeconds } = this.#options;
     const name = `v${String(version).padStart(6, '0')}`;
-    const path = await this.#queue.run(async () => {
-      const expected = `tinker://${this.#model.id}/weights/${name}`;
-      // A run killed before it has named the checkpoint finds it by this, and deletes it later.
-      if (run !== undefined && isTinkerPath(expected)) await this.#name(expected, join(run, UNFINISHED));
-      return this.#model.save(name, ttlSeconds);
-    });
+    const path = await this.#queue.run(() => this.#model.save(name, ttlSeconds));
     if (!isTinkerPath(path))
       throw new TinkerError(`${url}: save_weights: ${path} is not a path of a checkpoint`);
     this.#saved = { version, path };
-    this.#kept.paths.push(path);
+    this.#kept = [...this.#kept, path];
     return path;
-  }
-
-  /** Names a checkpoint in a folder. */
-  #name(path: string, folder: string, files = {}): Promise<void> {
-    const { url, baseModel: base_model, lora } = this.#options;
-    const model = { format: 1, url, base_model, rank: lora.rank, path, version: this.#version } as const;
-    return writeTinkerCheckpoint(folder, { ...model, tokens: this.#tokens, kept: this.#kept.paths }, files);
   }
 
   async #replaceModel(path: string, optimizer: boolean): Promise<void> {

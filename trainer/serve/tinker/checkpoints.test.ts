@@ -69,20 +69,17 @@ t.test('many small files have a limit too', async t => {
   await t.rejects(saved(new Checkpoints(root, 1), 'one'), { status: 400, message: /be 5002 files/ });
 });
 
-t.test(
-  'folders of others with a file of that name are not removed, and nothing is left beside them',
-  async t => {
-    const files = [
-      '{}',
-      'null',
-      '[]',
-      '{"format":1,"path":"tinker://a/weights/b"}',
-      '{"owner":"mine","expires":"soon"}',
-    ];
-    const folders = Object.fromEntries(files.map((text, i) => [`n${i}`, { 'tinker.json': text }]));
-    const root = t.testdir({ notes: { weights: folders } });
-    await saved(new Checkpoints(root, 4096 / 2 ** 20), 'one');
-    t.same(await readdir(join(root, 'notes/weights')), Object.keys(folders));
-    t.same((await readdir(root)).sort(), [MODEL.replace(':train:', '-train-'), 'notes'].sort());
-  },
-);
+t.test('folders of others with a file of that name are not removed, and nothing else is left', async t => {
+  const files = [
+    '{}',
+    'null',
+    '[]',
+    '{"format":1,"path":"tinker://a/weights/b"}',
+    '{"owner":"mine","expires":"soon"}',
+  ];
+  const folders = Object.fromEntries(files.map((text, i) => [`n${i}`, { 'tinker.json': text }]));
+  const root = t.testdir({ notes: { weights: folders } });
+  await saved(new Checkpoints(root, 4096 / 2 ** 20), 'one');
+  t.same(await readdir(join(root, 'notes/weights')), Object.keys(folders));
+  t.same((await readdir(root)).sort(), [MODEL.replace(':train:', '-train-'), 'notes'].sort());
+});

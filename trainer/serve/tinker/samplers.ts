@@ -2,7 +2,6 @@ import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { onAbort } from '../../../shared/closing.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
-import { orAborted } from '../../client/retry.ts';
 import { MAX_TOP_LOG_PROBS, type SamplingSettings } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
@@ -176,8 +175,11 @@ export class SamplerPool {
   /** An idle policy with adapters of a shape. */
   async #emptySlot(lora: LoraConfig, signal: AbortSignal): Promise<Slot> {
     while (this.#slots.length >= this.#maxSlots && this.#slots.every(({ open }) => open > 0)) {
-      this.#idle = Promise.withResolvers();
-      await orAborted(this.#idle.promise, signal);
+      signal.throwIfAborted();
+      const idle = Promise.withResolvers<void>();
+      this.#idle = idle;
+      using _abort = onAbort(signal, () => idle.reject(signal.reason));
+      await idle.promise;
     }
     const fitting = this.#slots.find(({ open, lora: own }) => open === 0 && isDeepStrictEqual(own, lora));
     if (fitting) return fitting;
