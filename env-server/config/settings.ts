@@ -101,6 +101,13 @@ const text = (help: string, unset = 'none'): SettingDeclaration<string> => ({ de
 
 const bytes = (help: string): SettingDeclaration<number> => ({ default: 0, help, minimum: 0, integer: true });
 
+const share = (help: string): SettingDeclaration<number> => ({
+  default: 0,
+  help: `${help}; 0 for three quarters of all`,
+  minimum: 0,
+  integer: true,
+});
+
 const seconds = (value: number, help: string): SettingDeclaration<number> => ({
   default: value,
   help,
@@ -135,7 +142,7 @@ export const SETTINGS: Declarations<Settings> = {
   maxConnections: count(10_000, 'maximum connections of each process'),
   maxFramesInFlight: count(1024, 'maximum unanswered frames of one WebSocket'),
   maxSessions: count(100_000, 'maximum open sessions'),
-  maxSessionsPerClient: count(100_000, 'maximum open sessions of one token'),
+  maxSessionsPerClient: share('maximum open sessions of one token'),
   maxSessionsPerEnvironment: count(100_000, 'maximum open sessions of one environment'),
   maxBytes: bytes('maximum memory of all sessions, in bytes; 0 for 40 % of the heap limit of each process'),
   maxBytesPerClient: bytes(
@@ -143,12 +150,7 @@ export const SETTINGS: Declarations<Settings> = {
   ),
   maxBytesPerSession: bytes('maximum memory of one session, in bytes; 0 for a 64th of the heap limit'),
   maxCustomEnvironments: count(1000, 'maximum custom environments'),
-  maxCustomEnvironmentsPerClient: {
-    default: 0,
-    help: 'maximum custom environments of one token; 0 for three quarters of all',
-    minimum: 0,
-    integer: true,
-  },
+  maxCustomEnvironmentsPerClient: share('maximum custom environments of one token'),
   idleTtlSeconds: seconds(15 * 60, 'idle time after which a session expires'),
   lifetimeSeconds: seconds(24 * 3600, 'time after which a session expires, idle or not'),
   goneSeconds: seconds(3600, 'how long the id of an ended session gets 410, then 404'),

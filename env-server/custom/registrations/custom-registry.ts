@@ -3,12 +3,11 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
 import { Problem } from '../../problems.ts';
+import { mostOfClient } from '../../sessions/limits/client-share.ts';
 import { type BuildContext, buildEnvironment, type OwnedDefinition } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
 import { Endpoint } from '../remote/endpoint.ts';
 
-/** Default share of all custom environments that one token may own, as for session memory. */
-const CLIENT_SHARE = 3 / 4;
 /** Seconds after which a retry may succeed. */
 const RETRY_AFTER_SECONDS = 60;
 
@@ -27,24 +26,14 @@ export interface RegistrationLimits {
  * @throws Problem `too_many_environments`
  */
 export function requirePlace(limits: RegistrationLimits, owners: readonly string[], owner: string): void {
-  const { maxCustomEnvironments } = limits;
+  const { maxCustomEnvironments, maxCustomEnvironmentsPerClient, tokens } = limits;
   if (owners.length >= maxCustomEnvironments) {
     throw tooMany(`the server holds ${maxCustomEnvironments} custom environments, the most it may have`);
   }
-  const ofClient = mostOfClient(limits);
+  const ofClient = mostOfClient(maxCustomEnvironments, maxCustomEnvironmentsPerClient, tokens);
   if (owners.filter(name => name === owner).length >= ofClient) {
     throw tooMany(`you have ${ofClient} custom environments, the most that one token may have`);
   }
-}
-
-function mostOfClient({
-  maxCustomEnvironments,
-  maxCustomEnvironmentsPerClient,
-  tokens,
-}: RegistrationLimits): number {
-  if (maxCustomEnvironmentsPerClient > 0) return maxCustomEnvironmentsPerClient;
-  if (tokens === '') return maxCustomEnvironments;
-  return Math.max(1, Math.floor(maxCustomEnvironments * CLIENT_SHARE));
 }
 
 function tooMany(detail: string): Problem {

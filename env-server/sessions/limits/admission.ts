@@ -2,11 +2,13 @@ import { Problem } from '../../problems.ts';
 import type { EnvironmentCounters } from '../episodes/variant.ts';
 import { ReplyCache } from '../replies/reply-cache.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
+import { mostOfClient } from './client-share.ts';
 
 const RETRY_AFTER_SECONDS = 1;
 
 export interface SessionLimits extends ByteLimits {
   readonly maxSessions: number;
+  /** 0 for the default of {@link mostOfClient}. */
   readonly maxSessionsPerClient: number;
   readonly maxSessionsPerEnvironment: number;
   /** Idle time after which a session expires unless it asked for another, in seconds. */
@@ -15,6 +17,8 @@ export interface SessionLimits extends ByteLimits {
   readonly lifetimeSeconds: number;
   /** Seconds for which ended ids get 410 before they get 404. */
   readonly goneSeconds: number;
+  /** Empty where clients have no tokens. */
+  readonly tokens: string;
 }
 
 export interface ClientUsage {
@@ -30,6 +34,16 @@ interface OpenCounts {
   readonly inAll: number;
   readonly ofClient: number;
   readonly ofEnvironment: number;
+}
+
+/** The most sessions that may be open. */
+export function mostOpen(limits: SessionLimits): OpenCounts {
+  const { maxSessions, maxSessionsPerClient, maxSessionsPerEnvironment, tokens } = limits;
+  return {
+    inAll: maxSessions,
+    ofClient: mostOfClient(maxSessions, maxSessionsPerClient, tokens),
+    ofEnvironment: maxSessionsPerEnvironment,
+  };
 }
 
 /** The exceeded limit, and the number of open sessions it counts. */
@@ -55,10 +69,11 @@ export function refusalAt(
 type LimitCheck = readonly [open: number, most: number, scope: string];
 
 function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): readonly LimitCheck[] {
+  const most = mostOpen(limits);
   return [
-    [counts.inAll, limits.maxSessions, 'on this server'],
-    [counts.ofClient, limits.maxSessionsPerClient, 'of one client'],
-    [counts.ofEnvironment, limits.maxSessionsPerEnvironment, `of ${envId}`],
+    [counts.inAll, most.inAll, 'on this server'],
+    [counts.ofClient, most.ofClient, 'of one client'],
+    [counts.ofEnvironment, most.ofEnvironment, `of ${envId}`],
   ];
 }
 

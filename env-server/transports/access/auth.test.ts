@@ -55,6 +55,15 @@ t.test('sessions belong to their token', async t => {
   isProblem(t, await ask('GET', route, undefined, bearer('secret-b')), 'unknown_session');
 });
 
+t.test('one token leaves a quarter of all sessions to the others', async t => {
+  const { ask } = await testApp(t, { tokens: TOKENS, maxSessions: 4 });
+  const create = (token: string, count: number) =>
+    ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count }, bearer(token));
+  t.match((await create('secret-a', 4)).body.detail, /limit of 3 sessions of one client/);
+  t.equal((await create('secret-a', 3)).status, 201);
+  t.equal((await create('secret-b', 1)).status, 201);
+});
+
 t.test('the WebSocket asks for a token, too', async t => {
   const app = await testApp(t, { tokens: TOKENS });
   await app.server.listen({ port: 0, host: '127.0.0.1' });
