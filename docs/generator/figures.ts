@@ -3,17 +3,9 @@ import type { AnyEnvironment } from '../../env-server/environments/core/environm
 import { createRegistry } from '../../env-server/environments/registry.ts';
 import type { JsonObject } from '../../shared/json.ts';
 import { animation, animationRow } from './animation.ts';
-import { architecture } from './architecture.ts';
 import { shortName } from './environment-page.ts';
 import { type PlayedFrames, playFrames } from './episode-frames.ts';
-import {
-  curvePlot,
-  type GroupedTimes,
-  type PlotCurve,
-  type RegimePath,
-  regimePlot,
-  timePlot,
-} from './plot.ts';
+import { curvePlot, type PlotCurve, type RegimePath, regimePlot } from './plot.ts';
 
 const DATA = new URL('../results/data/', import.meta.url);
 const MAX_STEPS = 16;
@@ -64,13 +56,10 @@ const ownCurve = ({ env_id, seed, points }: OwnRun): PlotCurve => ({
 /** Figures that need no environment: path from the repository's root → SVG. */
 export function staticFigures(): ReadonlyMap<string, string> {
   const regimes = read<Data<RegimePath>>('regimes');
-  const times = read<Data<GroupedTimes['groups'][number]> & Pick<GroupedTimes, 'series'>>('asynchronous');
   const own = read<Data<OwnRun>>('own-environments');
   return new Map([
-    ['docs/pictures/architecture.svg', architecture()],
     ['docs/pictures/regimes.svg', regimePlot(regimes.title, regimes.rows, REGIME_BORDERS)],
     ['docs/pictures/own-environments.svg', curvePlot(own.title, own.rows.map(ownCurve))],
-    ['docs/pictures/asynchronous.svg', timePlot(times.title, { series: times.series, groups: times.rows })],
   ]);
 }
 

@@ -58,35 +58,6 @@ export function curvePlot(title: string, curves: readonly PlotCurve[], unit = 'i
   return figure(WIDTH, HEIGHT, title, parts.join('\n'));
 }
 
-const BAR_ROW = 26;
-const BAR_LEFT = 210;
-
-export interface GroupedTimes {
-  /** Names of the series. */
-  readonly series: readonly string[];
-  readonly groups: readonly { readonly name: string; readonly seconds: readonly number[] }[];
-}
-
-/** Seconds of several series side by side, group by group. */
-export function timePlot(title: string, { series, groups }: GroupedTimes): string {
-  const longest = Math.max(...groups.flatMap(({ seconds }) => seconds));
-  const group = BAR_ROW * series.length + 14;
-  const height = TOP + groups.length * group;
-  const sx = (value: number): number => (value / longest) * (WIDTH - BAR_LEFT - 90);
-  const parts = [label(16, 26, title, { kind: 'bold' })];
-  groups.forEach(({ name, seconds }, g) => {
-    seconds.forEach((value, s) => {
-      const y = TOP + g * group + s * BAR_ROW;
-      parts.push(label(BAR_LEFT - 10, y + 17, `${name}, ${series[s]}`, { kind: 'small', anchor: 'end' }));
-      parts.push(
-        `<rect x="${BAR_LEFT}" y="${y + 4}" width="${rounded(sx(value))}" height="17" fill="var(--c${s})"/>`,
-      );
-      parts.push(label(BAR_LEFT + sx(value) + 8, y + 17, `${value.toFixed(1)} s`, { kind: 'small' }));
-    });
-  });
-  return figure(WIDTH, height, title, parts.join('\n'));
-}
-
 function percentAxis(low: number, right: number, sy: (percent: number) => number): string[] {
   const step = low === 0 ? 20 : 10;
   const ticks = Array.from({ length: 1 + (100 - low) / step }, (_, i) => low + i * step);

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import type { Json } from '../../../shared/json.ts';
+import { shippedRecords } from '../core/datasets/records.ts';
 
 /** A test of a program: what it reads and prints, or what its function is given and returns. */
 export type Test =
@@ -29,7 +29,4 @@ export function isDeeperThan(value: Json, levels: number): boolean {
 }
 
 /** The shipped tasks, in the order in which seeds number them: a new one comes last. Their solutions pass their tests. */
-export const TASKS = readFileSync(new URL('./tasks.jsonl', import.meta.url), 'utf8')
-  .trimEnd()
-  .split('\n')
-  .map(line => JSON.parse(line) as Task);
+export const TASKS: readonly Task[] = shippedRecords(new URL('./tasks.jsonl', import.meta.url));

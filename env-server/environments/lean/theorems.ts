@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { InvalidField, textField } from '../core/datasets/records.ts';
+import { InvalidField, shippedRecords, textField } from '../core/datasets/records.ts';
 import { isInSplit, type Split } from '../core/splits.ts';
 import { type Theorem, withoutProof } from './backend.ts';
 
@@ -29,10 +28,7 @@ const scheme = (name: string, binders: string, goal: string, ...proof: string[])
 });
 
 /** Schemes of propositional logic. Their order matters: seeds draw from it. */
-const LOGIC: readonly Scheme[] = readFileSync(new URL('./schemes.jsonl', import.meta.url), 'utf8')
-  .trimEnd()
-  .split('\n')
-  .map(line => JSON.parse(line) as Scheme);
+const LOGIC: readonly Scheme[] = shippedRecords(new URL('./schemes.jsonl', import.meta.url));
 
 /** Theorems with the numbers m, n, k in binders and goals. Only Lean itself can check these. */
 const ARITHMETIC: readonly ((m: number, n: number, k: number) => Scheme)[] = [

@@ -6,7 +6,7 @@ import { checkContract, playing } from '../../../test/environment-contract.test-
 import { splitOf } from '../core/splits.ts';
 import { httpRetriever } from './retriever.ts';
 import { readDocument, readQuestion, searchQa } from './searchqa.ts';
-import { shippedWorld } from './world.ts';
+import { DOCUMENTS, QUESTIONS } from './world.ts';
 
 const play = playing(searchQa);
 const PINNED = { question: 'Who wrote The Sea?', answers: ['Ida Berg', 'I. Berg'] };
@@ -48,11 +48,10 @@ t.test('search, then finish: exact match pays 1, overlap its F1, the rest nothin
 });
 
 t.test('the shipped questions can be answered from the shipped documents', async t => {
-  const { documents, questions } = shippedWorld();
-  t.equal(new Set(documents.map(document => document.title)).size, documents.length, 'titles are unique');
-  t.equal(new Set(questions.map(({ question }) => question)).size, questions.length, 'questions are unique');
-  const corpus = documents.map(document => document.text).join('\n');
-  for (const { question, answers } of questions) {
+  t.equal(new Set(DOCUMENTS.map(document => document.title)).size, DOCUMENTS.length, 'titles are unique');
+  t.equal(new Set(QUESTIONS.map(({ question }) => question)).size, QUESTIONS.length, 'questions are unique');
+  const corpus = DOCUMENTS.map(document => document.text).join('\n');
+  for (const { question, answers } of QUESTIONS) {
     if (!/^(yes|no)$/.test(answers[0]) && !corpus.includes(answers[0])) t.fail(`${question} ${answers}`);
   }
   for (const split of ['train', 'validation', 'test'] as const) {
@@ -62,8 +61,7 @@ t.test('the shipped questions can be answered from the shipped documents', async
 });
 
 t.test('hop by hop the answer is found', async t => {
-  const { questions } = shippedWorld();
-  const { question, answers } = questions.find(record =>
+  const { question, answers } = QUESTIONS.find(record =>
     /^In which town was the author/.test(record.question),
   )!;
   const title = /novel (.+) born/.exec(question)![1];

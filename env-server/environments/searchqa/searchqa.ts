@@ -19,7 +19,7 @@ import { dict, LINES, list, number, type ObservationSpaces, orNull } from '../co
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
 import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';
-import { type Document, type QuestionRecord, shippedWorld } from './world.ts';
+import { DOCUMENTS, type Document, QUESTIONS, type QuestionRecord } from './world.ts';
 
 const MAX_STEPS = 5;
 const MAX_ACTION_LENGTH = 4000;
@@ -257,8 +257,7 @@ async function search(state: SearchQaState, query: string): Promise<Transition<S
 async function retrieve({ source }: SearchQaState, query: string): Promise<readonly RetrievedDocument[]> {
   const { retriever, corpus, max_documents: topK } = source;
   if (retriever) return httpRetriever(retriever.url).search(query, topK, retriever.timeout_ms);
-  const documents =
-    corpus === undefined ? shippedWorld().documents : await readRecords('/corpus', corpus, readDocument);
+  const documents = corpus === undefined ? DOCUMENTS : await readRecords('/corpus', corpus, readDocument);
   return indexRetriever(documents).search(query, topK);
 }
 
@@ -280,7 +279,7 @@ async function chooseQuestion(
   if (question !== undefined && answers) return { question, answers };
   if (question !== undefined) throw new InvalidOptions('/answers', 'question needs its answers next to it');
   if (answers) throw new InvalidOptions('/question', 'answers need their question');
-  const all = data === undefined ? shippedWorld().questions : await readRecords('/data', data, readQuestion);
+  const all = data === undefined ? QUESTIONS : await readRecords('/data', data, readQuestion);
   return pick(
     partOf(all, split, record => record.question),
     index,

@@ -1,4 +1,4 @@
-import { constants } from 'node:fs';
+import { constants, readFileSync } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
@@ -32,6 +32,14 @@ export async function chooseRecord<T>(
   rng: Random,
 ): Promise<T> {
   return pick(partOf(await readRecords('/data', path, read), split, key), index, rng);
+}
+
+/** The records of a `.jsonl` file that ships with an environment. */
+export function shippedRecords<T>(file: URL): readonly T[] {
+  return readFileSync(file, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as T);
 }
 
 /** The records of one split. */
