@@ -20,12 +20,12 @@ import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
 import { addHealth } from './transports/monitoring/health.ts';
 import type { MetricSources } from './transports/monitoring/metrics.ts';
-import { addReference } from './transports/monitoring/reference.ts';
 import { RequestCounts } from './transports/monitoring/request-counts.ts';
 import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
 import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
 import { readJson } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
+import { JSON_TYPE, revalidateReplies } from './transports/replies/send.ts';
 import { PacedRequests } from './transports/rest/paced-requests.ts';
 import { addRestRoutes } from './transports/rest/rest.ts';
 import { OpenSockets } from './transports/websocket/open-sockets.ts';
@@ -210,4 +210,17 @@ function nameOf(request: IncomingMessage, authenticator: Authenticator): string 
   } catch {
     return undefined;
   }
+}
+
+/** The OpenAPI document of the page at `/docs/`, made on first request. */
+async function addReference(app: FastifyInstance): Promise<void> {
+  const text = lazy(async () =>
+    JSON.stringify((await import('./transports/rest/openapi.ts')).openApiDocument()),
+  );
+  await app.register(async scope => {
+    await revalidateReplies(scope);
+    for (const url of ['/openapi.json', '/docs/json']) {
+      scope.get(url, async (_request, reply) => reply.type(JSON_TYPE).send(await text()));
+    }
+  });
 }

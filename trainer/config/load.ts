@@ -8,11 +8,11 @@ import {
   parseOverride,
   validateConfig,
 } from '../../shared/config.ts';
+import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import type { Json } from '../../shared/json.ts';
-import { addressClashes } from './addresses.ts';
 import { settingConflicts } from './combinations.ts';
 import { levelSeeds, validationTags } from './derived.ts';
-import { conflictsOf, type SettingConflict } from './sections/schema.ts';
+import { conflictsOf, type Rules, type SettingConflict } from './sections/schema.ts';
 import { RunSettings } from './settings.ts';
 
 /** Purpose of settings: to train a policy, or to play without one, in which case policy settings are not checked. */
@@ -184,5 +184,32 @@ function overlappingSeeds(settings: RunSettings): SettingConflict[] {
         key: b.key,
         message: `its seeds ${b.first} to ${b.first + b.count - 1} overlap those of ${a.key}, ${a.first} to ${a.first + a.count - 1}`,
       })),
+  );
+}
+
+/** Addresses with a user name or password: no request sends them, while run pages and copies of the config show them. */
+function addressClashes({ servers, generation, policy, rollout, tracking, endpoint }: RunSettings): Rules {
+  const addresses: readonly (readonly [key: string, url: string | null | undefined, instead: string])[] = [
+    ...servers.map(
+      ({ url }, i) => [`servers.${i}.url`, url, `the variable RAGEN_TOKEN or servers.${i}.token`] as const,
+    ),
+    ...generation.urls.map((url, i) => [`generation.urls.${i}`, url, 'generation.token_env'] as const),
+    ['policy.tinker.url', policy.tinker?.url, 'policy.tinker.token_env'],
+    [
+      'policy.reference_endpoint.url',
+      policy.reference_endpoint?.url,
+      'policy.reference_endpoint.api_key_env',
+    ],
+    ['rollout.reward.url', rollout.reward?.url, 'rollout.reward.token_env'],
+    ['tracking.mlflow.url', tracking.mlflow?.url, 'tracking.mlflow.token_env'],
+    ['endpoint.url', endpoint?.url, 'endpoint.api_key_env'],
+  ];
+  return Object.fromEntries(
+    addresses
+      .filter(([, url]) => hasCredentials(url ?? ''))
+      .map(([key, , instead]) => [
+        key,
+        `has a user name or password, which is not sent: leave it out, and give a token by ${instead}`,
+      ]),
   );
 }

@@ -1,12 +1,25 @@
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { episodeOf } from '../episode-record.ts';
 import { ATIF } from './atif.ts';
 import { isRow } from './chat.ts';
-import { clip, FormatError, type ReadEpisode, type Row, type TrajectoryFormat } from './format.ts';
-import { RAGEN } from './ragen.ts';
-import { TRL } from './trl.ts';
-import { VERIFIERS } from './verifiers.ts';
+import { clip, FormatError, type ReadEpisode, type Row, stepOf, type TrajectoryFormat } from './format.ts';
+import { TRL, VERIFIERS, VERL } from './rows.ts';
 import { VERIFIERS_TRACES } from './verifiers-traces.ts';
-import { VERL } from './verl.ts';
+
+/**
+ * ragen's own trajectories, e.g. from another person's run folder. Without the run's `tokens.jsonl` tokens have no
+ * texts.
+ */
+const RAGEN: TrajectoryFormat = {
+  name: 'ragen',
+  fields: 'turns, samples',
+  recognizes: row => Array.isArray(row.turns) && Array.isArray(row.samples),
+  read(row) {
+    const episode = episodeOf(row);
+    if (!episode) throw new FormatError('`turns` is a list');
+    return { step: stepOf(row), group: `${episode.tag} ${episode.group_id} ${episode.seed}`, episode };
+  },
+};
 
 /** Formats in the order in which the first row is tried; those with an unmistakable field come first. */
 const FORMATS: readonly TrajectoryFormat[] = [ATIF, RAGEN, VERIFIERS_TRACES, VERL, VERIFIERS, TRL];

@@ -1,4 +1,16 @@
-import { clip, FormatError } from './format.ts';
+import { isEndName } from '../../../shared/end-names.ts';
+import { isRow, messagesIn, promptText, turnsOf } from './chat.ts';
+import {
+  clip,
+  episodeOf,
+  FormatError,
+  numberOf,
+  numbersOf,
+  stepOf,
+  successOf,
+  type TrajectoryFormat,
+  textOf,
+} from './format.ts';
 
 const MIB = 1024 * 1024;
 const MAX_LINE_BYTES = 16 * MIB;
@@ -137,3 +149,101 @@ export class RowSplitter {
     }
   }
 }
+
+/** Numbers of a row that are not rewards. */
+const VERL_NOT_REWARDS = ['step', 'score', 'acc'];
+
+/**
+ * verl's `trainer.rollout_data_dir` and `trainer.validation_data_dir`, which RAGEN also writes: `10.jsonl` of step 10.
+ */
+export const VERL: TrajectoryFormat = {
+  name: 'verl',
+  fields: 'input, output, score',
+  recognizes: row => typeof row.input === 'string' && typeof row.output === 'string',
+  read(row) {
+    const prompt = messagesIn(row, 'input', 'user');
+    const rewards = numbersOf(row, VERL_NOT_REWARDS);
+    const tag = typeof row.data_source === 'string' ? row.data_source : undefined;
+    return {
+      step: stepOf(row),
+      group: promptText(prompt),
+      episode: episodeOf({
+        format: 'verl',
+        turns: turnsOf(prompt, messagesIn(row, 'output', 'assistant')),
+        success: successOf(row),
+        return: numberOf(row, 'score'),
+        expected: row.gts,
+        ...(tag === undefined ? {} : { tag }),
+        ...(rewards ? { rewards } : {}),
+      }),
+    };
+  },
+};
+
+/** Fields that distinguish a result from a row of TRL. */
+const OWN_FIELDS = ['example_id', 'is_completed', 'timing', 'generation_ms', 'stop_condition'];
+
+/** Results of Prime Intellect's verifiers: `results.jsonl` of `vf-eval --save-results`. */
+export const VERIFIERS: TrajectoryFormat = {
+  name: 'verifiers',
+  fields: 'prompt, completion, reward, example_id',
+  recognizes: row =>
+    row.prompt !== undefined &&
+    row.completion !== undefined &&
+    OWN_FIELDS.some(name => Object.hasOwn(row, name)),
+  read(row) {
+    const metrics = isRow(row.metrics) ? row.metrics : {};
+    const rewards = numbersOf(metrics, []);
+    const tag = typeof row.task === 'string' && row.task !== '' ? row.task : undefined;
+    const end = isRow(row.error) || typeof row.error === 'string' ? 'error' : row.stop_condition;
+    // A rollout that failed before its first request has null for both.
+    const messages = (name: string, role: string) => (row[name] === null ? [] : messagesIn(row, name, role));
+    return {
+      step: 0,
+      group: `${tag ?? ''} ${textOf(row.example_id ?? row.prompt)}`,
+      episode: episodeOf({
+        format: 'verifiers',
+        turns: turnsOf(messages('prompt', 'user'), messages('completion', 'assistant')),
+        success: successOf({ ...metrics, ...row }),
+        return: numberOf(row, 'reward'),
+        expected: row.answer,
+        truncated: row.is_truncated === true,
+        ...(isEndName(end) ? { endedBy: end } : {}),
+        ...(tag === undefined ? {} : { tag }),
+        ...(rewards ? { rewards } : {}),
+      }),
+    };
+  },
+};
+
+/** Numbers of a row that are not rewards. */
+const TRL_NOT_REWARDS = ['step', 'advantage', 'reward'];
+
+/**
+ * TRL's `log_completions`: `completions/completions_00010.parquet`, or the same table as JSON Lines. Every other number
+ * of a row is the reward of a function; their sum is the return unless the row has a `reward`.
+ */
+export const TRL: TrajectoryFormat = {
+  name: 'TRL',
+  fields: 'prompt, completion',
+  recognizes: row => row.prompt !== undefined && row.completion !== undefined,
+  read(row) {
+    const prompt = messagesIn(row, 'prompt', 'user');
+    const rewards = numbersOf(row, TRL_NOT_REWARDS);
+    const sum = rewards && Object.values(rewards).reduce((a, b) => a + b, 0);
+    const tag = typeof row.mode === 'string' ? row.mode : undefined;
+    return {
+      step: stepOf(row),
+      group: promptText(prompt),
+      episode: episodeOf({
+        format: 'TRL',
+        turns: turnsOf(prompt, messagesIn(row, 'completion', 'assistant')),
+        success: successOf(row),
+        return: numberOf(row, 'reward') ?? sum ?? null,
+        advantage: numberOf(row, 'advantage'),
+        ...(tag === undefined ? {} : { tag }),
+        ...(rewards ? { rewards } : {}),
+      }),
+    };
+  },
+};

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { type Compared, curveOf, differingKeys, groupsOf, lastCommon } from './compare-groups.ts';
-import { comparison } from './group-test.ts';
+import { comparison } from './compare-view.ts';
 
 function run(id: string, seed: number, lr: number, values: readonly number[]): Compared {
   const x = values.map((_, i) => 10 * i);

@@ -1,8 +1,8 @@
+import type { RefObject } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
-import { short } from '../format.ts';
-import { LikeliestTokens, referenceKl } from './likeliest-tokens.ts';
-import { useNear } from './near.ts';
+import { percent, short } from '../format.ts';
 import { probability, type TokenTexts, textOf, withLineEnds } from './token-text.ts';
 
 /** Values that can tint tokens. */
@@ -222,4 +222,92 @@ export function promptRange(turns: readonly TurnRecord[], turn: number): readonl
   const { sample, tokens } = turns[turn];
   const before = turns[turn - 1];
   return [before && before.sample === sample ? before.tokens[1] : 0, tokens[0]];
+}
+
+/** Distance from the window within which something counts as near, in windows. */
+const MARGIN = '100% 0px';
+
+const listeners = new WeakMap<Element, () => void>();
+let observer: IntersectionObserver | undefined;
+
+/** Calls back once, when the element comes near the window. */
+function whenNear(element: Element, listener: () => void): () => void {
+  observer ??= new IntersectionObserver(
+    entries => {
+      for (const { target, isIntersecting } of entries) {
+        if (!isIntersecting) continue;
+        listeners.get(target)?.();
+        observer!.unobserve(target);
+      }
+    },
+    { rootMargin: MARGIN },
+  );
+  listeners.set(element, listener);
+  observer.observe(element);
+  return () => {
+    listeners.delete(element);
+    observer!.unobserve(element);
+  };
+}
+
+/**
+ * True once an element has been in or near the window: thousands of tokens are rendered only when they are about to be seen.
+ * @param first true for elements visible at first, which are rendered at once
+ */
+function useNear<E extends Element>(first: boolean): readonly [RefObject<E | null>, boolean] {
+  const place: RefObject<E | null> = useRef(null);
+  const [near, setNear] = useState(first);
+  useEffect(() => (first ? undefined : whenNear(place.current!, () => setNear(true))), []);
+  return [place, near];
+}
+
+/** A token that could have been sampled. */
+interface Likely {
+  readonly id: number;
+  readonly share: number;
+}
+
+/** The likeliest tokens at a position, in descending order; undefined where the run kept none. */
+function likeliestAt({ top_logprobs: top }: SampleRecord, at: number): readonly Likely[] | undefined {
+  const pairs = top?.[at];
+  if (!pairs) return undefined;
+  return Array.from({ length: pairs.length / 2 }, (_, i) => ({
+    id: pairs[2 * i],
+    share: Math.exp(pairs[2 * i + 1]),
+  }));
+}
+
+/**
+ * KL to the reference at a sampled token: the estimator of TRL and verl that is never negative, r − 1 − log r with r = π_ref / π.
+ * Source: Schulman, Approximating KL divergence (k3).
+ */
+function referenceKl(logProb: number, reference: number): number {
+  const log = reference - logProb;
+  return Math.exp(log) - 1 - log;
+}
+
+interface LikeliestProps {
+  readonly sample: SampleRecord;
+  readonly at: number;
+  readonly texts: TokenTexts;
+}
+
+/** Rivals of a sampled token as bars, the sampled one marked, and all others in one row. */
+function LikeliestTokens({ sample, at, texts }: LikeliestProps) {
+  const likeliest = likeliestAt(sample, at);
+  if (!likeliest) return null;
+  const sampled = sample.token_ids[at];
+  const shown = likeliest.some(({ id }) => id === sampled)
+    ? likeliest
+    : [...likeliest, { id: sampled, share: Math.exp(sample.log_probs[at]) }];
+  const rest = Math.max(0, 1 - shown.reduce((sum, { share }) => sum + share, 0));
+  const bar = (share: number) =>
+    html`<div class="meter up" style=${{ '--share': Math.min(1, share).toFixed(3) }}></div>`;
+  return html`<ol class="likeliest" aria-label="Likeliest tokens">
+    ${shown.map(
+      ({ id, share }) => html`<li key=${id} aria-current=${id === sampled ? 'true' : undefined}>
+        <div class="row apart"><code>${withLineEnds(textOf(texts, id))}${id === sampled ? html` <span class="fine">sampled</span>` : null}</code><span class="number">${percent(share)}</span></div>${bar(share)}</li>`,
+    )}
+    <li><div class="row apart"><span class="fine">all others</span><span class="number">${percent(rest)}</span></div>${bar(rest)}</li>
+  </ol>`;
 }

@@ -9,11 +9,10 @@ import { parseYaml } from '../../../shared/yaml.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
-import type { SeriesPoints } from '../../compute/series.ts';
+import { downsampled, Series, type SeriesPoints } from '../../compute/series.ts';
 import { RunControl } from './control.ts';
-import { GroupsTable } from './groups-table.ts';
+import { GrowingFile } from './growing-file.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
-import { MetricsTable } from './metrics-table.ts';
 import { readConfig } from './run-config.ts';
 import { type FoundRun, RunFolders, readRunJson } from './run-folders.ts';
 import {
@@ -249,4 +248,130 @@ function withoutTokens(config: unknown): unknown {
 function shownPath(path: string): string {
   const below = relative('.', path);
   return below.startsWith('..') ? resolve(path) : below;
+}
+
+/** Iterations and groups that are kept; of more, iterations are thinned out evenly. */
+const MAX_ROWS = 400;
+const MAX_GROUPS = 200_000;
+
+/** The groups of a run's iterations, read once and from then on only what was appended. */
+class GroupsTable {
+  readonly #file: GrowingFile;
+  #rows: GroupsRow[] = [];
+  #last: GroupsRow | undefined;
+  #groups = 0;
+  /** One of this many rows is kept. */
+  #every = 1;
+  #seen = 0;
+
+  constructor(run: FoundRun) {
+    this.#file = new GrowingFile(run, RUN_FILES.groups, {
+      add: row => this.#add(row as unknown as GroupsRow),
+      clear: () => this.#clear(),
+    });
+  }
+
+  /** @param after only iterations with a later step */
+  async rows(after = Number.NEGATIVE_INFINITY): Promise<readonly GroupsRow[]> {
+    await this.#file.refresh();
+    const isKept = this.#last === undefined || this.#rows.at(-1) === this.#last;
+    const rows = isKept ? this.#rows : [...this.#rows, this.#last!];
+    return rows.filter(({ step }) => step > after);
+  }
+
+  #add(row: GroupsRow): void {
+    if (typeof row.step !== 'number' || !Array.isArray(row.groups)) return;
+    this.#last = row;
+    if (this.#seen++ % this.#every !== 0) return;
+    this.#rows.push(row);
+    this.#groups += row.groups.length;
+    while (this.#rows.length > MAX_ROWS || (this.#groups > MAX_GROUPS && this.#rows.length > 1)) {
+      this.#rows = this.#rows.filter((_, i) => i % 2 === 0);
+      this.#groups = this.#rows.reduce((sum, { groups }) => sum + groups.length, 0);
+      this.#every *= 2;
+    }
+  }
+
+  #clear(): void {
+    this.#rows = [];
+    this.#last = undefined;
+    this.#groups = 0;
+    this.#every = 1;
+    this.#seen = 0;
+  }
+}
+
+/** Points that a series keeps; twice as many are thinned out to as many. */
+const MAX_TABLE_POINTS = 8192;
+const MAX_NAMES = 4000;
+const MAX_NAME_LENGTH = 300;
+
+/** The metrics of a run, read once and from then on only what was appended. */
+class MetricsTable {
+  readonly #file: GrowingFile;
+  #series = new Map<string, Series>();
+  #rows = 0;
+
+  constructor(run: FoundRun) {
+    this.#file = new GrowingFile(run, RUN_FILES.metrics, {
+      add: row => this.#add(row),
+      clear: () => {
+        this.#series = new Map();
+        this.#rows = 0;
+      },
+    });
+  }
+
+  get rows(): number {
+    return this.#rows;
+  }
+
+  /** First byte of `metrics.jsonl` that has not been read. */
+  get offset(): number {
+    return this.#file.offset;
+  }
+
+  get names(): string[] {
+    return [...this.#series.keys()];
+  }
+
+  /** @param most points that are wanted: of more, the extremes */
+  series(name: string, most: number): SeriesPoints | undefined {
+    const series = this.#series.get(name);
+    return series && downsampled(series, most);
+  }
+
+  /** Reads what was written since. */
+  refresh(): Promise<void> {
+    return this.#file.refresh();
+  }
+
+  #add(row: { readonly [key: string]: unknown }): void {
+    const { step } = row;
+    if (typeof step !== 'number') return;
+    this.#rows++;
+    for (const [name, value] of Object.entries(row)) {
+      if (name === 'step') continue;
+      const number = numberOf(name, value);
+      if (number === undefined) continue;
+      let series = this.#series.get(name);
+      if (!series) {
+        if (this.#series.size >= MAX_NAMES || name.length > MAX_NAME_LENGTH) continue;
+        series = new Series(MAX_TABLE_POINTS);
+        this.#series.set(name, series);
+      }
+      series.push(step, number);
+    }
+  }
+}
+
+/** A value of a row; `time` in seconds since the epoch. */
+function numberOf(name: string, value: unknown): number | undefined {
+  if (typeof value === 'number') return value;
+  if (typeof value !== 'string') return undefined;
+  if (name === 'time') {
+    const ms = Date.parse(value);
+    return Number.isNaN(ms) ? undefined : ms / 1000;
+  }
+  return value === 'NaN' || value === 'Infinity' || value === '-Infinity' ? Number.NaN : undefined;
 }

@@ -101,14 +101,6 @@ export class TensorBuilder extends Program {
   readonly greater = this.#binary('greater');
   readonly equal = this.#binary('equal');
 
-  lessEqual(a: Operand, b: Operand): Tensor {
-    return this.not(this.greater(a, b));
-  }
-
-  greaterEqual(a: Operand, b: Operand): Tensor {
-    return this.not(this.less(a, b));
-  }
-
   and(a: Tensor, b: Tensor): Tensor {
     return this.apply('logicalAnd', [a, b]);
   }
