@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import { DECLARATIONS, flagOf, variableOf } from '../../env-server/config/settings.ts';
@@ -32,6 +32,23 @@ t.test(
     }
   },
 );
+
+t.test('settings that the messages about combinations name exist', async t => {
+  const page = configKeysPage();
+  const folder = new URL('../../trainer/config/', import.meta.url);
+  let count = 0;
+  for (const file of readdirSync(folder).filter(name => name.endsWith('combinations.ts'))) {
+    const source = readFileSync(new URL(file, folder), 'utf8').replaceAll('.length', '');
+    // A setting in a text follows a space or a quote.
+    for (const [, key] of source.matchAll(
+      /[ '`]((?:policy|rollout|algorithm|loss|training)(?:\.[a-z_]+){1,3})(?=[ :,;=}'`])/g,
+    )) {
+      t.ok(page.includes(`\n- \`${key}\``), `${file}: ${key}`);
+      count++;
+    }
+  }
+  t.ok(count > 50, `${count} settings`);
+});
 
 t.test('reference/server-metrics.md names every metric of the server', async t => {
   const page = readFileSync(new URL('../reference/server-metrics.md', import.meta.url), 'utf8');

@@ -56,7 +56,7 @@ export function branchingClashes(settings: RunSettings): Rules {
     'loss.aggregation':
       tree &&
       loss.aggregation === 'seq_mean_token_mean' &&
-      'seq_mean_token_mean divides by the tokens of a leaf, of which shared turns are no part: choose token_mean, seq_mean_token_sum or dr_grpo with rollout.tree',
+      'seq_mean_token_mean divides by the tokens of a leaf, without those of shared turns: choose token_mean, seq_mean_token_sum or dr_grpo with rollout.tree',
     'algorithm.reward_normalization':
       (tree || vine) &&
       algorithm.reward_normalization.method !== 'identity' &&
@@ -83,7 +83,7 @@ export function branchingClashes(settings: RunSettings): Rules {
     'algorithm.kl_in_reward':
       vine &&
       algorithm.kl_in_reward.coefficient > 0 &&
-      'is no part of what continuations earn: use loss.kl_coefficient with rollout.vine',
+      'is not part of the reward of continuations: use loss.kl.coefficient with rollout.vine',
   };
 }
 

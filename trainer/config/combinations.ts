@@ -136,7 +136,7 @@ function rolloutClashes(settings: RunSettings): Rules {
     'rollout.reward':
       rollout.reward &&
       (rollout.reward.file === null) === (rollout.reward.url === null) &&
-      'needs either `file` or `url`, which say who gives the rewards',
+      'needs either `file` or `url`, the source of the rewards',
     'rollout.temperature':
       training.steps > 0 &&
       rollout.temperature === 0 &&
@@ -161,7 +161,7 @@ function rolloutClashes(settings: RunSettings): Rules {
     'rollout.stop_strings':
       rollout.constrained &&
       rollout.stop_strings.some(text => text !== ANSWER_END) &&
-      'would end responses before they are well-formed, which rollout.constrained promises: use one of them',
+      'would end responses before they are well-formed, which rollout.constrained guarantees: use one of them',
   };
 }
 
@@ -176,15 +176,13 @@ function policyClashes({ rollout, policy }: RunSettings): Rules {
     'policy.precision':
       policy.precision === 'float16' &&
       runtime === 'onnx' &&
-      'is float16, which the processor does not multiply in: choose policy.runtime: webgpu, or float32',
+      'is float16, which the CPU does not support: choose policy.runtime: webgpu, or float32',
     'policy.heads':
       isScratch &&
       policy.hidden_size % policy.heads !== 0 &&
       `must divide policy.hidden_size ${policy.hidden_size}, got ${policy.heads}`,
     'policy.lora':
-      lora &&
-      isScratch &&
-      'adapters are learned next to a model that can do something already: name one with policy.init: <folder>',
+      lora && isScratch && 'adapters need a pretrained model: name one with policy.init: <folder>',
     'policy.lora.dropout':
       dropout > 0 &&
       (dropout < LEAST_DROPOUT || dropout > 1 - LEAST_DROPOUT) &&
@@ -192,15 +190,15 @@ function policyClashes({ rollout, policy }: RunSettings): Rules {
     'policy.lora.quantization':
       lora?.quantization &&
       runtime === 'webgpu' &&
-      `is ${lora.quantization}, which only the processor computes with: choose policy.runtime: onnx, or null`,
+      `is ${lora.quantization}, which only the CPU supports: choose policy.runtime: onnx, or null`,
     'policy.base_precision': [
-      runtime === 'webgpu' && blocks('which only the processor computes with'),
+      runtime === 'webgpu' && blocks('which only the CPU supports'),
       lora?.quantization && blocks('and policy.lora.quantization stores the weights otherwise'),
     ],
     'rollout.max_model_len':
       policy.fit_context &&
       rollout.max_model_len !== null &&
-      'bounds a context that policy.fit_context has yet to choose: set policy.context, which is then the most, and leave this null',
+      'bounds the context that policy.fit_context chooses: set policy.context as the maximum, and leave this null',
     'rollout.prompt':
       isScratch &&
       isBuilt &&
@@ -262,7 +260,7 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Rules 
     'rollout.constrained':
       engine !== 'ragen' &&
       rollout.constrained &&
-      `${engine} knows no grammars over token ids: turn it off, or use ragen`,
+      `${engine} does not support grammars over token ids: turn it off, or use ragen`,
     'rollout.asynchronous':
       rollout.asynchronous?.keep_stale_cache &&
       'keep_stale_cache has no effect with engines elsewhere: a request ends under the weights it began with',

@@ -28,13 +28,13 @@ export function weightClashes(settings: RunSettings): Rules {
     'policy.reference_refresh_every': [
       isRefreshed &&
         !needsReference(settings) &&
-        'refreshes a reference that nothing asks for: give a KL term a coefficient',
+        'refreshes a reference that no term uses: give a KL term a coefficient',
       isRefreshed &&
         !hasOwnReference(policy) &&
-        'refreshes the reference, but policy.reference or policy.reference_endpoint names one that stays: use one',
+        'refreshes the reference, but policy.reference or policy.reference_endpoint names a fixed one: use one of them',
     ],
     'policy.reference_endpoint': endpoint && [
-      !needsReference(settings) && 'names a reference that nothing asks for: give a KL term a coefficient',
+      !needsReference(settings) && 'names a reference that no term uses: give a KL term a coefficient',
       policy.reference !== null && 'stands next to policy.reference, which names one, too: use one',
       rollout.temperature !== 1 &&
         `scores at temperature 1, but rollout.temperature is ${rollout.temperature}: use 1`,
@@ -82,7 +82,7 @@ export function streamClashes(settings: RunSettings): Rules {
     'diagnostics.gradients':
       hasCrossEntropy(loss) &&
       diagnostics.gradients.every > 0 &&
-      'takes no gradient of the cross-entropy apart: use every: 0, or set the weights of loss.cross_entropy to 0',
+      'does not measure the gradient of the cross-entropy separately: use every: 0, or set the weights of loss.cross_entropy to 0',
     'loss.policy':
       loss.policy === 'kl_cov' &&
       algorithm.ppo_epochs * steps === 1 &&
@@ -128,10 +128,10 @@ export function preferenceClashes(settings: RunSettings): Rules {
     'rollout.context_mode': rollout.context_mode !== 'full' && 'cuts episodes, and pairs are whole: use full',
     'algorithm.mini_batch_size':
       algorithm.mini_batch_size < 2 && 'is 1, and a pair takes two: use at least 2',
-    'algorithm.train_on': algorithm.train_on !== 'all' && 'leaves out what pairs are made of: use all',
-    'algorithm.overlong_mask': algorithm.overlong_mask && 'would part pairs: use false',
+    'algorithm.train_on': algorithm.train_on !== 'all' && 'drops failures, which pairs need: use all',
+    'algorithm.overlong_mask': algorithm.overlong_mask && 'would split pairs: use false',
     'algorithm.filter.fill':
-      fill !== 'none' && fill !== 'refill' && `is ${fill}, which would part pairs: use none or refill`,
+      fill !== 'none' && fill !== 'refill' && `is ${fill}, which would split pairs: use none or refill`,
     'algorithm.filter.loss_scaling':
       loss_scaling !== 'none' && 'scales advantages, which pairs have none of: use none',
     'algorithm.kl_in_reward':

@@ -197,12 +197,12 @@ t.test(
     );
     t.match(
       first('policy.init=here', 'policy.lora.quantization=nf4', 'policy.runtime=webgpu'),
-      /policy\.lora\.quantization: is nf4, which only the processor computes with/,
+      /policy\.lora\.quantization: is nf4, which only the CPU supports/,
     );
     const blocks = ['policy.init=here', 'policy.base_precision=blocks'];
     t.match(
       first(...blocks, 'policy.runtime=webgpu'),
-      /policy\.base_precision: is blocks, which only the processor computes with: choose auto or float32/,
+      /policy\.base_precision: is blocks, which only the CPU supports: choose auto or float32/,
     );
     t.match(
       first(...blocks, 'policy.lora.quantization=nf4'),
@@ -375,7 +375,7 @@ t.test('combinations that cannot work are refused with the reason', async t => {
     ['policy.reference_refresh_every=5', /reference_refresh_every: .*give a KL term a coefficient/],
     [
       'policy.reference_refresh_every=5 policy.reference=teacher loss.kl.coefficient=0.1',
-      /reference_refresh_every: .*names one that stays/,
+      /reference_refresh_every: .*names a fixed one/,
     ],
     [
       'training.keep_best=true training.monitor.metric=val-env/greedy/success',

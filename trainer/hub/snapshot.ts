@@ -284,7 +284,7 @@ async function fetchRest({ client, model, file, partial, what, progress }: Fetch
   if (answer.status === RANGE_NOT_SATISFIABLE || (have > 0 && !continues(answer, have, file.bytes))) {
     await answer.body.dump();
     await rm(partial, { force: true });
-    throw new PassingError(`${what} cannot be gone on with where it ended`, {});
+    throw new PassingError(`${what} cannot be resumed where it ended`, {});
   }
   if (answer.status >= 300) {
     await answer.body.dump();

@@ -74,7 +74,7 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
   if (name === CHECKPOINT) {
     if (parts.checkpoint === undefined) {
       throw new Error(
-        'there is no checkpoint; give a run folder, name a model with policy.init=<folder>, or who plays with --policy random|optimal|endpoint|<folder>',
+        'there is no checkpoint; give a run folder, name a model with policy.init=<folder>, or a player with --policy random|optimal|endpoint|<folder>',
       );
     }
     return policyPlayer(parts.checkpoint, parts);
@@ -109,7 +109,7 @@ async function endpointPlayer({ settings, note, stop }: PlayerParts): Promise<Pl
   const { endpoint, rollout } = settings;
   if (!endpoint) {
     throw new Error(
-      '--policy endpoint: say where it is, e.g. endpoint.url=http://127.0.0.1:8000/v1 endpoint.model=Qwen/Qwen2.5-0.5B-Instruct',
+      '--policy endpoint needs an address and a model, e.g. endpoint.url=http://127.0.0.1:8000/v1 endpoint.model=Qwen/Qwen2.5-0.5B-Instruct',
     );
   }
   if (rollout.prompt !== 'chat') {

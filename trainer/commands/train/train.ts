@@ -178,7 +178,7 @@ export async function supervise(
   const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
   if (!prepared.settings.warm_start) {
     throw new Error(
-      `${config} has no \`warm_start\`, which says what is learned from whom; train needs none`,
+      `${config} has no \`warm_start\`, the demonstrations to learn; train needs none`,
     );
   }
   return trainPrepared(prepared, options);

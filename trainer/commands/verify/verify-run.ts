@@ -84,7 +84,7 @@ export async function verifyRun(
     );
   }
   const checkpoint = latestCheckpoint(run);
-  if (!checkpoint) throw new Error(`${run.path} has no checkpoint yet, and its tokenizer lies there`);
+  if (!checkpoint) throw new Error(`${run.path} has no checkpoint yet, which would hold its tokenizer`);
   await findServerSoon(settings, note, stop);
   await using context = closing(await openRunContext(settings, checkpoint.policy, note, stop));
   const reports: StepReport[] = [];
