@@ -4,7 +4,7 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
-import { dryRun, train } from './train.ts';
+import { dryRun, supervise, train } from './train.ts';
 
 const never = new AbortController().signal;
 const head = 17;
@@ -118,4 +118,14 @@ t.test('a model with files that do not fit is refused before anything is loaded'
   const bandit = new URL('../../../configs/bandit-nano.yaml', import.meta.url).pathname;
   await t.rejects(train(bandit, [`policy.init=${mute}`, ...unreachable], { quiet: true }), missing);
   t.notOk(existsSync(runs), 'nobody waited for a server, and there is no run folder');
+});
+
+t.test('files of conversations that do not exist are refused before a server is awaited', async t => {
+  const nowhere = ['servers=[http://127.0.0.1:9]', 'rollout.server_patience_s=1'];
+  for (const dryRun of [false, true]) {
+    await t.rejects(
+      supervise('configs/quickstart.yaml', nowhere, { data: ['none.jsonl'], quiet: true, dryRun }),
+      /^none\.jsonl does not exist; warm_start\.files names JSON Lines files$/,
+    );
+  }
 });

@@ -32,6 +32,7 @@ import { findServer } from '../../training/setup/find-server.ts';
 import { type FirstPrompt, firstPrompts, withFittedContext } from '../../training/setup/first-prompts.ts';
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
+import { requireFiles } from '../../training/supervised/supervision.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
@@ -177,9 +178,7 @@ export async function supervise(
   const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
   const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
   if (!prepared.settings.warm_start) {
-    throw new Error(
-      `${config} has no \`warm_start\`, the demonstrations to learn; train needs none`,
-    );
+    throw new Error(`${config} has no \`warm_start\`, the demonstrations to learn; train needs none`);
   }
   return trainPrepared(prepared, options);
 }
@@ -198,6 +197,8 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
   const { settings, openRun, startCommand, resumeOverrides } = prepared;
   const resume = (run: RunFolder) => resumeCommand(run.path, resumeOverrides);
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  // Checked before anything waits for a server.
+  if (options.resume === undefined) requireFiles(settings.warm_start?.files ?? []);
   if (options.dryRun) {
     using requests = stopRequests(() => {});
     const { signal } = requests;
@@ -211,7 +212,6 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
   let models: LocalSettings;
   try {
     models = await localSettings(settings, { progress, signal: stop });
-    // Checked before anything waits for a server.
     if (options.resume === undefined) await checkInitialModel(models.local);
     if (validationTags(settings).length > 0) await findServer(settings, progress.warn, stop);
     models = await fitted(models, progress, stop);

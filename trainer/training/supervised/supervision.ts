@@ -42,6 +42,14 @@ interface Examples {
 
 const ROLES: readonly string[] = ['system', 'user', 'assistant'];
 
+/** @throws Error naming a file that does not exist */
+export function requireFiles(files: readonly string[]): void {
+  const missing = files.find(file => !existsSync(file));
+  if (missing !== undefined) {
+    throw new Error(`${missing} does not exist; warm_start.files names JSON Lines files`);
+  }
+}
+
 /**
  * Reads conversations from JSON Lines files, `{"messages": [{"role", "content", "weight"?}, …]}` a line; other keys are
  * ignored. A message of weight 0 is not learned.
@@ -53,16 +61,16 @@ export function readExamples(
   tokenizer: Tokenizer,
   options: { readonly prime: string; readonly maxLength: number; readonly learned?: Learned },
 ): Examples {
-  const all = files.flatMap(file => {
-    if (!existsSync(file)) throw new Error(`${file} does not exist; warm_start.files names JSON Lines files`);
-    return readGivenJsonLines(file).map(({ line, value }) => {
+  requireFiles(files);
+  const all = files.flatMap(file =>
+    readGivenJsonLines(file).map(({ line, value }) => {
       try {
         return tokenizeConversation(messagesOf(value), tokenizer, options.prime, options.learned);
       } catch (error) {
         throw new Error(`${file}:${line}: ${(error as Error).message}`, { cause: error });
       }
-    });
-  });
+    }),
+  );
   const examples = all.filter(({ tokenIds }) => tokenIds.length <= options.maxLength);
   if (examples.length === 0) {
     throw new Error(
