@@ -19,7 +19,7 @@ _EPILOG = """examples:
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
-    top = argparse.ArgumentParser(prog="ragen-env", description="Environments in Python for ragen.")
+    top = argparse.ArgumentParser(prog="ragen-env", description="Serves Python environments to ragen.")
     commands = top.add_subparsers(dest="command", required=True)
     serve = commands.add_parser(
         "serve",
@@ -30,23 +30,23 @@ def parser() -> argparse.ArgumentParser:
     )
     add = serve.add_argument
     add("target", help="module:Class, file.py:Class, a function that makes one, an id of Gymnasium, or package:name")
-    add("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
-    add("--port", type=int, default=9001, help="port to listen at, 0 for a free one (default: %(default)s)")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=9001, help="port to listen on, 0 for a free one (default: %(default)s)")
     add("--workers", type=int, default=0, metavar="N", help="processes that play; 0: a thread for each episode")
     add("--kwargs", type=_object, metavar="JSON", help="arguments of the class, function or gymnasium.make")
-    add("--actions", type=_names, metavar="A,B", help="names of the actions, where the environment has none")
-    add("--example-actions", type=_names, metavar="A,B", help="examples, where the environment takes any text")
+    add("--actions", type=_names, metavar="A,B", help="names of the actions, if the environment has none")
+    add("--example-actions", type=_names, metavar="A,B", help="example actions, if the environment takes any text")
     add("--register", metavar="URL", help="environment server to register at")
     add("--id", dest="env_id", help="id there (default: me/<Name>-v0)")
     add("--url", help="address of this service as that server reaches it (default: its own)")
-    add("--token", help="of the environment server (default: RAGEN_TOKEN)")
+    add("--token", help="token of the environment server (default: RAGEN_TOKEN)")
     add("--replace", action="store_true", help="replace an environment of that id")
     add("--title", help="title of the environment (default: its name)")
     add("--instruction", help="what players read (default: the first section of the docstring)")
-    add("--max-steps", type=int, metavar="N", help="most steps of an episode (default: the environment's, else 100)")
-    add("--no-seed", dest="seed", action="store_const", const=False, help="do not promise that a seed repeats an episode")
-    add("--timeout", dest="timeout_s", type=float, default=10.0, metavar="S", help="longest reset or step (default: 10 s)")
-    add("--idle", dest="idle_s", type=float, default=3600.0, metavar="S", help="end of unused sessions (default: 3600 s)")
+    add("--max-steps", type=int, metavar="N", help="maximum steps of an episode (default: the environment's, else 100)")
+    add("--no-seed", dest="seed", action="store_const", const=False, help="declare that a seed does not repeat an episode")
+    add("--timeout", dest="timeout_s", type=float, default=10.0, metavar="S", help="time limit of a reset or step (default: 10 s)")
+    add("--idle", dest="idle_s", type=float, default=3600.0, metavar="S", help="time after which unused sessions end (default: 3600 s)")
     add("--max-sessions", type=int, default=2048, metavar="N", help="sessions at a time (default: %(default)s)")
     return top
 
