@@ -6,7 +6,12 @@ import { dashboard } from '../commands/dashboard.ts';
 import { createDashboard } from './server.ts';
 
 /** Reply of the dashboard about a session at a server that replies like this. */
-async function proxied(t: Test, answer: (reply: ServerResponse) => void) {
+async function proxied(
+  t: Test,
+  answer: (reply: ServerResponse) => void,
+  payload: object | string = {},
+  headers: { [name: string]: string } = {},
+) {
   const server = createServer((_, reply) => answer(reply)).listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => {
@@ -24,8 +29,8 @@ async function proxied(t: Test, answer: (reply: ServerResponse) => void) {
   const reply = await app.inject({
     method: 'POST',
     url: '/server/v1/sessions',
-    payload: {},
-    headers: { host: '127.0.0.1' },
+    payload,
+    headers: { host: '127.0.0.1', ...headers },
   });
   return { status: reply.statusCode, body: reply.json() };
 }
@@ -58,6 +63,26 @@ t.test('a reply of a byte now and then is given up at a bound in time', async t 
   });
   t.equal(status, 502);
   t.match(body.detail, /sends no whole reply within 60 s$/);
+});
+
+t.test('what a page of others can send without asking first does not reach the server', async t => {
+  for (const [payload, type] of [
+    ['{"env_id":"FrozenLake-v0"}', 'text/plain'],
+    ['{"env_id":"FrozenLake-v0"}', 'text/plain; application/json'],
+    ['env_id=FrozenLake-v0', 'application/x-www-form-urlencoded'],
+    ['', ''],
+  ]) {
+    const { status } = await proxied(
+      t,
+      reply => {
+        t.fail(`${type} is forwarded`);
+        reply.end('{}');
+      },
+      payload,
+      type === '' ? {} : { 'content-type': type },
+    );
+    t.equal(status, 415, type);
+  }
 });
 
 t.test('an address with a password is refused without it', async t => {

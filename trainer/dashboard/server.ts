@@ -1,5 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import { Agent, errors, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
@@ -105,6 +105,10 @@ function addServerProxy(app: FastifyInstance, server: string): void {
   app.addHook('onClose', () => dispatcher.destroy());
   for (const route of ROUTES) {
     app.post(`/server/${route}`, { bodyLimit: MAX_BODY_BYTES }, async (incoming, reply) => {
+      // Only JSON makes a browser ask before it sends what a page of others wants to send.
+      if (typeof incoming.body !== 'object' || incoming.body === null) {
+        return sendProblem(reply, 415, 'Unsupported media type', 'the body must be a JSON object');
+      }
       const signal = AbortSignal.timeout(TIMEOUT_MS);
       try {
         const { statusCode, headers, body } = await request(`${server}${route}`, {
@@ -128,12 +132,11 @@ function addServerProxy(app: FastifyInstance, server: string): void {
           : error instanceof errors.ResponseExceededMaxSizeError
             ? `sends a reply of more than ${MAX_REPLY_BYTES} bytes`
             : `does not answer: ${(error as Error).message}`;
-        const detail = `${server} ${why}`;
-        return reply
-          .code(502)
-          .type('application/problem+json')
-          .send(JSON.stringify({ title: 'Bad gateway', status: 502, detail }));
+        return sendProblem(reply, 502, 'Bad gateway', `${server} ${why}`);
       }
     });
   }
 }
+
+const sendProblem = (reply: FastifyReply, status: number, title: string, detail: string) =>
+  reply.code(status).type('application/problem+json').send(JSON.stringify({ title, status, detail }));
