@@ -14,6 +14,28 @@ t.test('a stacked curve is above the one before it, and its value is what it add
   );
 });
 
+t.test('curves of different lengths are read at their own ends', async t => {
+  const { lastOf } = await import('./chart-options.ts');
+  t.same(
+    lastOf([
+      [1, 2, 3],
+      [5, 6, 7],
+      [8, 9, 10],
+    ]),
+    [2, 2, 2],
+  );
+  t.same(
+    lastOf([
+      [1, 2, 3],
+      [5, null, null],
+      [undefined, 6, null],
+      [null, null, null],
+    ]),
+    [null, 0, 1, null],
+  );
+  t.same(lastOf([[]]), [null]);
+});
+
 t.test('limits begin at 0 unless all values are far from it, and a flat curve is drawn flat', async t => {
   const { limitsOf } = await import('./chart-options.ts');
   t.same(limitsOf(0.2, 1), [0, 1.04]);

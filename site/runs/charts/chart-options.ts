@@ -180,7 +180,7 @@ function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Ma
   const valuesAt = (plot: uPlot, index: number) => mains.map(at => plot.data[at - back][index]);
   const showLast = (plot: uPlot) => {
     const last = plot.data[0].length - 1;
-    if (legend) plot.setLegend({ idx: last }, false);
+    if (legend) plot.setLegend({ idxs: lastOf(plot.data) }, false);
     frame.read(undefined, valuesAt(plot, last));
   };
   const select = (plot: uPlot) => {
@@ -212,6 +212,15 @@ function hooksOf(latest: () => ChartProps, frame: Frame, { mains, labelled }: Ma
   return { ready: [press], setData: [showLast], setCursor: [follow], setSelect: [select], draw: [draw] };
 }
 
+/** Index of the last value of each column; without one for x where the columns end at different places. */
+export function lastOf([x, ...columns]: uPlot.AlignedData): (number | null)[] {
+  const ends = columns.map(column => column.findLastIndex(value => value !== null && value !== undefined));
+  return [
+    x.length > 0 && ends.every(end => end === x.length - 1) ? x.length - 1 : null,
+    ...ends.map(end => (end === -1 ? null : end)),
+  ];
+}
+
 function isLog({ curves, view }: ChartProps): boolean {
   const positive = curves.every(({ y }) => y.every(value => !(value <= 0)));
   return view?.log === true && positive && curves.some(({ y }) => y.length > 0);
@@ -229,10 +238,11 @@ function scalesOf(latest: () => ChartProps): uPlot.Scales {
   };
   const x: uPlot.Scale = {
     time: false,
-    range: (_plot, low, high) => {
+    range: ({ data: [all] }, low, high) => {
       const zoom = latest().view?.zoom;
       if (zoom) return [zoom[0], zoom[1]];
-      return low === high ? [low ?? 0, (low ?? 0) + 1] : [low, high];
+      // uPlot widens the range of a single value to hundreds.
+      return all.length > 1 && low !== high ? [low, high] : [all[0] ?? 0, (all[0] ?? 0) + 1];
     },
   };
   return { x, y: isLog(latest()) ? { distr: 3 } : y };

@@ -37,6 +37,7 @@ export function EpisodeView({ store, address }: RunViewProps) {
   // The previous episode stays until the next one is loaded, so that nothing jumps and no key is lost.
   return html`<div class="stack episode" aria-busy=${value && !current ? 'true' : undefined}>
     <${Status} error=${error} loading=${!isKnown && !error} />
+    ${error && html`<p><a href=${formatAddress({ view: 'episodes', run: store.id })}>All episodes of ${store.id}</a></p>`}
     ${isKnown && !error && html`<${Episode} key=${`${value.file} ${value.index}`} store=${store} address=${address} reply=${value} all=${all ?? []} />`}
   </div>`;
 }
@@ -111,7 +112,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
-        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} />`
+        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} folder=${store.detail!.folder} />`
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} level=${turns[0]?.structured} index=${index} link=${other} meanings=${meanings} />`}
     <p class="fine keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>

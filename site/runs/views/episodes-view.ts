@@ -9,7 +9,7 @@ import type { SearchHit, TrajectoryFile } from '../../server/reader/trajectories
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import type { Query } from '../data/query.ts';
-import { counted, levelOf, percent, short } from '../format.ts';
+import { counted, levelOf, percent, short, signed } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 
@@ -94,7 +94,7 @@ function Filters({ files, file, episodes, query, ends }: FiltersProps) {
   return html`<div class="row low controls filters">
     <${Select} label="Step" value=${file.name} onChange=${set('file')}
       options=${files.map(({ name, kind, step }) => [name, `${kind === 'train' ? 'training' : 'validation'}, step ${step}`] as const)} />
-    <${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />
+    ${(tags.length > 1 || query.env) && html`<${Select} label="Environment" value=${query.env ?? ''} onChange=${set('env')} options=${[['', 'all'], ...tags.map(tag => [tag, tag] as const)]} />`}
     <${Select} label="Success" value=${query.success ?? ''} onChange=${set('success')} options=${[['', 'all'], ['yes', 'succeeded'], ['no', 'failed']]} />
     ${reached.size > 0 && html`<${Select} label="End" value=${query.end ?? ''} onChange=${set('end')} options=${[['', 'all'], ...reached]} />`}
     <${Select} label="Problem" value=${query.problem ?? ''} onChange=${set('problem')}
@@ -108,7 +108,7 @@ function Filters({ files, file, episodes, query, ends }: FiltersProps) {
       html`<${Select} label="Reward variance" value=${query.bucket ?? ''} onChange=${set('bucket')}
       options=${[['', 'all'], ...buckets.map(bucket => [String(bucket), bucket === 1 ? 'bucket 1, least' : `bucket ${bucket}`] as const)]} />`
     }
-    ${number('min', 'Return from')} ${number('max', 'to')}
+    <span class="row low">${number('min', 'Return from')} ${number('max', 'to')}</span>
   </div>`;
 }
 
@@ -125,11 +125,11 @@ interface MembersProps {
 function Members({ id, file, members, named, ends }: MembersProps) {
   return html`<ul class="tiles members" style="--tile: 7.5rem">${members.map(
     episode => html`<li key=${episode.index}><a class="card member ${successMark(episode.success).tone}" href=${formatAddress({ view: 'episode', run: id, query: { file, index: String(episode.index) } })}>
-      ${episode.success !== null && html`<span class="outcome">${episode.success ? 'success' : 'failed'}</span>`}
+      ${episode.success !== null && html`<span class="outcome">${successMark(episode.success).sign} ${episode.success ? 'success' : 'failed'}</span>`}
       ${episode.ended_by !== undefined && html`<span class="fine">${endText(episode.ended_by, ends?.[episode.tag])}</span>`}
       ${named && html`<span class="fine">${levelOf(episode)}</span>`}
       <span class="value">return ${short(episode.return)}</span>
-      ${episode.advantage !== undefined && html`<span class="fine">advantage ${episode.advantage > 0 ? '+' : ''}${short(episode.advantage)}</span>`}
+      ${episode.advantage !== undefined && html`<span class="fine">advantage ${signed(episode.advantage)}</span>`}
       <span class="fine">${counted(episode.turns, 'turn')}${episode.invalid > 0 ? `, ${episode.invalid} invalid` : ''}${episode.cut ? ', cut off' : ''}</span>
     </a></li>`,
   )}</ul>`;

@@ -41,7 +41,7 @@ export function GroupMembers({ group, level, index, link, meanings }: GroupProps
         <span class="row">${group.length <= MAX_BOARDS && html`<${PathBoard} level=${level} path=${one.path} success=${one.success} />`}
           <span><strong>${i + 1}</strong><br /><span class="fine">${counted(one.turns, 'turn')}</span></span></span>
         <span class="outcome cut" title=${end}>${sign} ${end}</span>
-        <span class="row apart fine"><span>return ${short(one.return)}</span>${one.advantage !== undefined && html`<span class="number"><span class="visually-hidden">advantage </span>${signed(one.advantage)}</span>`}</span>
+        <span class="row tight apart fine"><span>return ${short(one.return)}</span>${one.advantage !== undefined && html`<span class="number"><span class="visually-hidden">advantage </span>${signed(one.advantage)}</span>`}</span>
         ${one.advantage !== undefined && html`<${Meter} share=${one.advantage / most} middle />`}
       </a></li>`;
     })}</ul>

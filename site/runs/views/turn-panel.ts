@@ -1,7 +1,9 @@
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
+import { useSource } from '../data/hooks.ts';
 import { counted } from '../format.ts';
+import { AskHere } from './ask-here.ts';
 import { BranchControls, type BranchState } from './branch.ts';
 import { Select } from './parts.ts';
 import {
@@ -34,11 +36,24 @@ interface TurnPanelProps {
   readonly onToken: (at: number) => void;
   readonly onTint: (tint: Tint) => void;
   readonly branch: BranchState;
+  /** Folder of the run, for commands. */
+  readonly folder: string;
 }
 
 /** The chosen turn: its observation, response and actions, with the chosen token next to them. */
-export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint, branch }: TurnPanelProps) {
+export function TurnPanel({
+  reply,
+  turn: at,
+  token,
+  tint,
+  tints,
+  onToken,
+  onTint,
+  branch,
+  folder,
+}: TurnPanelProps) {
   const { episode, texts } = reply;
+  const { trainer, exported } = useSource().site;
   const turn = episode.turns[at];
   const sample = episode.samples[turn.sample];
   const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
@@ -81,6 +96,7 @@ export function TurnPanel({ reply, turn: at, token, tint, tints, onToken, onTint
             : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
         <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
+        ${known && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]} />`}
       </div>
     </section>
     ${
