@@ -79,7 +79,22 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
     ],
     imitation: ['warm_start.policy=random', 'warm_start.epochs=4'],
   },
-  Sokoban: { config: 'configs/sokoban-nano-grpo.yaml', overrides: [] },
+  Sokoban: {
+    config: 'configs/sokoban-nano-grpo.yaml',
+    about:
+      'Rooms of 6 × 6 with one box, ten moves, one a turn, from games of the best player on. Validation layouts never occur in training.',
+    overrides: [
+      ...['SokobanTrain', 'SokobanUnseen'].flatMap(tag => [
+        `tags.${tag}.max_turn=10`,
+        `tags.${tag}.max_actions_per_turn=1`,
+      ]),
+      'train_tags=[SokobanTrain]',
+      'policy.layers=3',
+      'policy.context=768',
+      'rollout.constrained=true',
+    ],
+    imitation: ['warm_start.policy=optimal', 'warm_start.batch_size=32', 'warm_start.epochs=5'],
+  },
   Sudoku: game('Sudoku'),
   Countdown: game('Countdown'),
 };
