@@ -82,7 +82,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   Sokoban: {
     config: 'configs/sokoban-nano-grpo.yaml',
     about:
-      'Rooms of 6 × 6 with one box, ten moves, one a turn, from games of the best player on. Validation layouts never occur in training.',
+      'Rooms of one box, ten moves, one a turn, from games of the best player on, with unseen validation layouts.',
     overrides: [
       ...['SokobanTrain', 'SokobanUnseen'].flatMap(tag => [
         `tags.${tag}.max_turn=10`,
