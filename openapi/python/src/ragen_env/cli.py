@@ -44,9 +44,9 @@ def parser() -> argparse.ArgumentParser:
     add("--title", help="title of the environment (default: its name)")
     add("--instruction", help="what players read (default: the first section of the docstring)")
     add("--max-steps", type=int, metavar="N", help="maximum steps of an episode (default: the environment's, else 100)")
-    add("--no-seed", dest="seed", action="store_const", const=False, help="declare that a seed does not repeat an episode")
-    add("--timeout", dest="timeout_s", type=float, default=10.0, metavar="S", help="time limit of a reset or step (default: 10 s)")
-    add("--idle", dest="idle_s", type=float, default=3600.0, metavar="S", help="time after which unused sessions end (default: 3600 s)")
+    add("--no-seed", dest="seed", action="store_const", const=False, help="a seed does not repeat an episode")
+    add("--timeout", dest="timeout_s", type=float, default=10.0, metavar="S", help="longest reset or step (default: 10 s)")
+    add("--idle", dest="idle_s", type=float, default=3600.0, metavar="S", help="end of unused sessions (default: 3600 s)")
     add("--max-sessions", type=int, default=2048, metavar="N", help="sessions at a time (default: %(default)s)")
     return top
 
