@@ -65,7 +65,7 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
   }
 });
 
-t.test('while a script loops, other sessions are answered', async t => {
+t.test('other sessions are answered while a script loops', async t => {
   const { post, open, step, close } = await server(t, { scriptTimeMs: 60_000 });
   await post('/v1/envs', { env_id: 'me/Sleeper-v0', definition: sleeper });
   await post('/v1/envs', EXAMPLES.script.value);

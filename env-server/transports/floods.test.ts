@@ -158,7 +158,7 @@ t.test('a WebSocket handles no more frames while its batches in progress hold to
   t.equal(new Set(replies.map(({ id }) => id)).size, count + 1, 'each is answered once');
 });
 
-t.test('a client that takes no replies gets no more of them made', async t => {
+t.test('no further replies are made for a client that reads none', async t => {
   const app = await listening(t);
   const socket = await rawSocket(t, app);
   let made = 0;

@@ -143,7 +143,7 @@ const ATTACKS: Readonly<Record<string, readonly [attack: (folder: string) => voi
 };
 
 for (const [name, [attack, refusal]] of Object.entries(ATTACKS)) {
-  t.test(`${name} is refused by name`, { timeout: 20_000 }, async t => {
+  t.test(`a hostile folder is refused by name: ${name}`, { timeout: 20_000 }, async t => {
     const folder = modelFolder(t);
     attack(folder);
     const opened = async () =>
@@ -170,7 +170,7 @@ t.test('links of a hub cache to its blobs are followed, those to other places ar
   await t.rejects(outside, { message: /config\.json is a link to/ });
 });
 
-t.test('a template or pattern without end costs its own requests alone', async t => {
+t.test('an endless template or pattern costs its own requests alone', async t => {
   const folder = modelFolder(t);
   const template = join(folder, 'chat_template.jinja');
   const trap = `{% if messages[0].content == 'trap' %}{% for i in range(1000000) %}{% for j in range(1000000) %}{% endfor %}{% endfor %}{% endif %}`;

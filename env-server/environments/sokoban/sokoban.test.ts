@@ -196,7 +196,7 @@ t.test('every generated room can be solved, in the requested number of steps', a
   }
 });
 
-t.test('a room that takes long is drawn in slices, and is the same as in one go', async t => {
+t.test('a room that takes long is generated in slices, and is the same as in one go', async t => {
   const config = resolveConfig(sokoban, { dim_room: [10, 10], num_boxes: 6 }) as SokobanConfig;
   let sliced = 0;
   for (let seed = 1; sliced === 0 && seed < 100; seed++) {

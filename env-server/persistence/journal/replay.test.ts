@@ -174,7 +174,7 @@ t.test('duplicate and covered records count once', async t => {
   t.same(continuity.behind({ faults: [], incomplete: 'the machine went down' }).size, 1);
 });
 
-t.test('replaying lets others have their turn', async t => {
+t.test('replaying a journal does not block other work', async t => {
   const folder = t.testdir();
   const { journal } = openJournal(folder);
   for (let n = 1; n <= 20_000; n++) journal.append('s', 'sA', n, String(n));

@@ -72,7 +72,7 @@ t.test('limits of 0 are shares of the heap, and sessions never get all of it', a
 });
 
 t.test(
-  'episodes that reset themselves forget, and snapshots share: many steps and snapshots stay small',
+  'episodes that reset themselves drop their past, and snapshots share theirs: memory stays small',
   async t => {
     const { ask, open, many, sessions } = await server(t);
     gc();
@@ -131,35 +131,38 @@ t.test('the trajectory after an automatic reset begins there, and snapshots of i
   t.same(await play(150), future);
 });
 
-t.test('a session at its budget is refused before anything is done, and continues after a reset', async t => {
-  const registry = createRegistry();
-  for (const environment of [swelling('now'), swelling('later')]) registry.register(environment);
-  const { ask, open } = await server(t, { maxBytesPerSession: MB }, registry);
-  for (const env_id of ['test/Swelling-now-v0', 'test/Swelling-later-v0']) {
-    const url = `/v1/sessions/${await open(env_id)}`;
-    const twin = `/v1/sessions/${await open(env_id, { seed: (await ask('GET', url)).body.seed })}`;
-    const step = (to: string, length: number) => ask('POST', `${to}/step`, { action: String(length) });
-    await step(url, 300_000);
-    await step(twin, 300_000);
-    for (let i = 0; i < 2; i++) t.equal((await ask('POST', `${url}/snapshot`)).status, 201);
-    const refused = await ask('POST', `${url}/snapshot`);
-    t.match(refused, { status: 507, body: { code: 'session_budget_exceeded' } });
-    if (env_id.includes('later')) {
-      t.match((await step(url, 900_000)).body, { code: 'session_budget_exceeded' });
-      t.match((await ask('GET', url)).body, { step: 1, memory: { limit_bytes: MB } });
+t.test(
+  'an operation on a session at its budget is refused before it runs, and continues after a reset',
+  async t => {
+    const registry = createRegistry();
+    for (const environment of [swelling('now'), swelling('later')]) registry.register(environment);
+    const { ask, open } = await server(t, { maxBytesPerSession: MB }, registry);
+    for (const env_id of ['test/Swelling-now-v0', 'test/Swelling-later-v0']) {
+      const url = `/v1/sessions/${await open(env_id)}`;
+      const twin = `/v1/sessions/${await open(env_id, { seed: (await ask('GET', url)).body.seed })}`;
+      const step = (to: string, length: number) => ask('POST', `${to}/step`, { action: String(length) });
+      await step(url, 300_000);
+      await step(twin, 300_000);
+      for (let i = 0; i < 2; i++) t.equal((await ask('POST', `${url}/snapshot`)).status, 201);
+      const refused = await ask('POST', `${url}/snapshot`);
+      t.match(refused, { status: 507, body: { code: 'session_budget_exceeded' } });
+      if (env_id.includes('later')) {
+        t.match((await step(url, 900_000)).body, { code: 'session_budget_exceeded' });
+        t.match((await ask('GET', url)).body, { step: 1, memory: { limit_bytes: MB } });
+      }
+      t.same(
+        (await step(url, 10)).body.step,
+        (await step(twin, 10)).body.step,
+        'it continues as if it had not been refused',
+      );
+      const structured = async (of: string) => (await ask('GET', of)).body.structured;
+      t.same(await structured(url), await structured(twin));
+      t.equal((await ask('POST', `${url}/reset`)).status, 200);
     }
-    t.same(
-      (await step(url, 10)).body.step,
-      (await step(twin, 10)).body.step,
-      'it continues as if it had not been refused',
-    );
-    const structured = async (of: string) => (await ask('GET', of)).body.structured;
-    t.same(await structured(url), await structured(twin));
-    t.equal((await ask('POST', `${url}/reset`)).status, 200);
-  }
-});
+  },
+);
 
-t.test('a token and the server have budgets, and what is closed gives its bytes back', async t => {
+t.test('a token and the server have budgets, and closed sessions give their bytes back', async t => {
   const registry = createRegistry();
   registry.register(swelling('later'));
   const env_id = 'test/Swelling-later-v0';

@@ -102,7 +102,7 @@ t.test('long actions and a thousand snapshots are stored once, in slices, and re
   t.match(restored, { status: 200, body: { step: 75 } });
 });
 
-t.test('a session that cannot be made text is reported to its client, and costs no other one', async t => {
+t.test('a session that cannot be serialized is reported to its client, and costs no other one', async t => {
   const data = t.testdir();
   const first = await server(t, data, { checkpointSeconds: 0.01 });
   const bystanders = await Promise.all(Array.from({ length: 20 }, () => first.open('test/Counter-v0')));

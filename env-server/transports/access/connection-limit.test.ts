@@ -18,7 +18,7 @@ async function open(t: Test, app: TestApp, localAddress: string): Promise<Socket
 const ATTACKER = '127.0.0.2';
 
 t.test(
-  'idle connections without end give way to others, the oldest of those without a request first',
+  'endless idle connections give way to others, the oldest of those without a request first',
   async t => {
     const app = await listening(t, { maxConnections: 8 });
     const busy = await dial(t, app, '/v1/ws');

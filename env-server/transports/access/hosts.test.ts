@@ -145,7 +145,7 @@ t.test('entries that are no host names are refused at the start', async t => {
 
 const STEP = '{"action":"add"}';
 
-t.test('every route and upgrade asks for the host, plain requests too', async t => {
+t.test('every route and upgrade checks the host, plain requests too', async t => {
   const app = await listening(t);
   const id = await app.open();
   const upgrade = [

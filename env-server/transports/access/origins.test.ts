@@ -24,7 +24,7 @@ t.test('without the setting no page of others is answered as one', async t => {
   t.notOk(Object.keys(read.headers).some(name => name.startsWith('access-control-')));
 });
 
-t.test('a page of others changes nothing, also by what needs no preflight', async t => {
+t.test('a page of another origin changes nothing, also by what needs no preflight', async t => {
   const app = await listening(t);
   const id = await app.open();
   for (const path of [

@@ -53,7 +53,7 @@ t.test('everything else is refused with its reason', async t => {
   }
 });
 
-t.test('a few bytes that announce gigabytes take no memory', async t => {
+t.test('a few bytes that announce gigabytes allocate nothing', async t => {
   const array32 = [0xdd, 0xff, 0xff, 0xff, 0xff];
   t.throws(() => decodeMsgpack(Uint8Array.from(array32)), { code: 'bad_json' });
   t.throws(() => decodeMsgpack(Uint8Array.from([0xdf, 0xff, 0xff, 0xff, 0xff])), { code: 'bad_json' });

@@ -77,7 +77,7 @@ async function start(
 }
 
 for (const [name, kind] of Object.entries(KINDS)) {
-  t.test(`${name}: no system call reaches beyond the program`, async t => {
+  t.test(`${name}: no system call reaches outside the program`, async t => {
     const started = await start(t, kind);
     if (typeof started === 'string') {
       t.pass(name, { skip: started });
@@ -116,7 +116,7 @@ for (const [name, kind] of Object.entries(KINDS)) {
   });
 }
 
-t.test('the filter says the same for both architectures', async t => {
+t.test('the filter is the same for both architectures', async t => {
   const verdicts = JSON.parse(
     python(`
 import json, struct
