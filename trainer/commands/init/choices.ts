@@ -1,4 +1,4 @@
-import { SURVEY_EPISODES, type Survey } from './survey.ts';
+import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
 const MAX_EPISODE_TOKENS = 256;
@@ -9,6 +9,8 @@ const RESPONSE_ROOM = 1.5;
 /** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
 const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
+/** Tokens of a response with a listed action, which is one, and its end. */
+const LISTED_ACTION_TOKENS = 2;
 /** Episodes of an iteration, and of the warm start. */
 const EPISODES = 128;
 /** Answers and episodes of the warm start. */
@@ -110,18 +112,25 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
           },
         }
       : {}),
-    ...constraint(survey),
+    ...constraint(survey, tokens),
     ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey) }),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
-    learningRate: {
-      value: 2e-3,
-      reason: 'small policies from random weights take large steps; lower it where success falls again',
-    },
+    learningRate: learningRate(survey, tokens),
     steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
     ...rewardScale(survey),
-    ...formatPenalty(survey),
+    ...formatPenalty(survey, tokens),
   };
+}
+
+function learningRate(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
+  const isSpelled = !constraint(survey, tokens).constrained && (tokens?.response ?? 0) > LISTED_ACTION_TOKENS;
+  return isSpelled
+    ? { value: 5e-4, reason: 'answers of several tokens lose their form in larger steps' }
+    : {
+        value: 2e-3,
+        reason: 'small policies from random weights take large steps; lower it where success falls again',
+      };
 }
 
 /** Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. */
@@ -151,8 +160,8 @@ function rewardScale(survey: Survey): Pick<Choices, 'rewardScale'> {
  * An answer that is no action changes nothing and earns nothing, so where actions cost something it would be the best choice: it
  * costs as much as the worst action of random play.
  */
-function formatPenalty(survey: Survey): Pick<Choices, 'formatPenalty'> {
-  if (constraint(survey).constrained) return {};
+function formatPenalty(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'formatPenalty'> {
+  if (constraint(survey, tokens).constrained) return {};
   const usual = FORMAT_PENALTY / (rewardScale(survey).rewardScale?.value ?? 1);
   const value = Number(Math.min(usual, survey.leastReward).toPrecision(2));
   if (value === FORMAT_PENALTY) return {};
@@ -160,10 +169,18 @@ function formatPenalty(survey: Survey): Pick<Choices, 'formatPenalty'> {
   return { formatPenalty: { value, reason: value === usual ? 'in the size of the rewards' : reason } };
 }
 
-function constraint({ player }: Survey): Pick<Choices, 'constrained' | 'targetKl'> {
-  if (player === 'names' || player === 'valid') {
-    const named = player === 'names' ? 'one of the named actions' : 'a valid action of its state';
-    return { constrained: { value: true, reason: `every response is ${named}` } };
+function constraint(
+  { player, document }: Survey,
+  tokens: TokenLengths | undefined,
+): Pick<Choices, 'constrained' | 'targetKl'> {
+  const held = (reason: string) => ({ constrained: { value: true, reason } }) as const;
+  if (player === 'names') return held('every response is one of the named actions');
+  if (player === 'valid') return held('every response is a valid action of its state');
+  const isListed = player === 'examples' && tokens?.response === LISTED_ACTION_TOKENS;
+  if (isListed && spaceType(document.action_space) === 'Text') {
+    return held(
+      'every response is one of the listed actions, which are one token each: list all that are worth saying',
+    );
   }
   return {
     targetKl: { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' },

@@ -258,6 +258,26 @@ t.test('doubts are noted in the file and printed at the end', async t => {
   await said('Flat-v0', /All episodes returned 0: with nothing to compare, nothing is learned/, 'pay=0');
 });
 
+t.test(
+  'listed texts are the only responses, and answers that are spelled are learned in smaller steps',
+  async t => {
+    const episodes = [{ steps: 3, success: false, return: 1 }];
+    const chosen = (player: Survey['player'], response: number, type = 'Text') => {
+      const document = { max_episode_steps: 4, action_space: { gymnasium: { type } } };
+      const survey = { document, player, stepLimit: 4, observations: [], episodes, leastReward: -9 };
+      const choices = chooseSettings(survey as unknown as Survey, { turn: 9, response });
+      const { constrained, targetKl, formatPenalty, learningRate } = choices;
+      return [constrained?.value, targetKl?.value, formatPenalty?.value, learningRate.value];
+    };
+    const held = [true, undefined, undefined, 2e-3];
+    t.same(chosen('names', 5), held);
+    t.same(chosen('examples', 2), held);
+    t.same(chosen('examples', 2, 'Json'), [undefined, 0.05, -9, 2e-3], 'a number may be another');
+    t.same(chosen('examples', 5), [undefined, 0.05, -9, 5e-4]);
+    t.same(chosen('reference', 5), [undefined, 0.05, -9, 5e-4]);
+  },
+);
+
 t.test('ends without a success are pointed out, as only the return can rise then', async t => {
   const episode = { steps: 3, success: false, ended: true, terminated: true };
   const survey = {

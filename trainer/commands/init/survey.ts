@@ -158,7 +158,8 @@ function playerOf({ actions, action_space, example_actions, references }: Enviro
   return references.some(({ name }) => name === RANDOM) ? 'reference' : 'example';
 }
 
-const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): string =>
+/** Type of a Gymnasium space, such as `Text`. */
+export const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): string =>
   (gymnasium as { readonly type: string }).type;
 
 /**
