@@ -72,6 +72,8 @@ export class Endpoint {
   readonly name: string;
   readonly timeoutMs: number;
   readonly network: RemoteNetwork;
+  /** Slots for open WebSockets to the service. */
+  readonly sockets: SlotGroup;
   readonly #owner: string;
   readonly #base: URL;
   readonly #breaker: CircuitBreaker;
@@ -95,6 +97,7 @@ export class Endpoint {
   ) {
     this.name = name;
     this.network = network;
+    this.sockets = network.sockets(owner);
     this.#owner = owner;
     this.timeoutMs = access.timeout_ms ?? DEFAULT_TIMEOUT_MS;
     this.#connections = access.connections;

@@ -13,8 +13,10 @@ const DEFAULT_VALUE_BYTES = 256 * 1024;
 const VALUES_PER_REPLY = 4;
 /** Most requests in progress to all services. */
 export const MAX_REQUESTS = 2048;
+/** Most WebSockets to all services: each takes a file descriptor, and memory that no budget counts. */
+const MAX_SOCKETS = 8192;
 /**
- * With several owners, one gets another request while it has fewer than this many times the free ones; alone it can
+ * With several owners, one gets another request or socket while it has fewer than this many times the free ones; alone it can
  * have 3/4.
  */
 const OWNER_SHARE = 3;
@@ -38,6 +40,7 @@ export class RemoteNetwork {
   readonly longestReplyBytes: number;
   readonly #owners = new Set<string>();
   readonly #slots: Slots;
+  readonly #sockets: Slots;
   /** Loaded with the first request: most servers have no remote environment. */
   #undici: Promise<Undici> | undefined;
   /** By the most connections to one address; undefined: no limit. */
@@ -46,21 +49,23 @@ export class RemoteNetwork {
   /**
    * @param valueBytes largest member of a reply
    * @param maxRequests requests in progress at a time
+   * @param maxSockets open WebSockets
    */
   constructor(
     guard: NetworkGuard,
     secrets = new HeaderSecrets({ keyFile: undefined, allowedSecretVariables: '' }),
     valueBytes = DEFAULT_VALUE_BYTES,
     maxRequests = MAX_REQUESTS,
+    maxSockets = MAX_SOCKETS,
   ) {
     this.guard = guard;
     this.secrets = secrets;
     this.answerLimits = jsonLimits(valueBytes);
     this.longestReplyBytes = VALUES_PER_REPLY * valueBytes;
-    this.#slots = new Slots({
-      most: maxRequests,
-      mostOfOwner: free => (this.#owners.size > 1 ? OWNER_SHARE * free : maxRequests),
-    });
+    const shared = (most: number) =>
+      new Slots({ most, mostOfOwner: free => (this.#owners.size > 1 ? OWNER_SHARE * free : most) });
+    this.#slots = shared(maxRequests);
+    this.#sockets = shared(maxSockets);
   }
 
   /**
@@ -70,6 +75,11 @@ export class RemoteNetwork {
   slots(owner: string, connections: number): SlotGroup {
     this.#owners.add(owner);
     return this.#slots.group(owner, connections);
+  }
+
+  /** Slots for the open WebSockets of an owner. */
+  sockets(owner: string): SlotGroup {
+    return this.#sockets.group(owner);
   }
 
   /**

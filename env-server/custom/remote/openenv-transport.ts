@@ -148,11 +148,18 @@ class Line {
     socket.on('error', error => this.#end(`broke the connection: ${error.message}`));
   }
 
-  static open(endpoint: Endpoint, signal: AbortSignal): Promise<Line> {
+  static async open(endpoint: Endpoint, signal: AbortSignal): Promise<Line> {
     const url = endpoint.url('ws');
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     const { guard } = endpoint.network;
     guard.checkUrl(url);
+    if (!(await endpoint.sockets.take(0))) {
+      throw new Problem(
+        'remote_unavailable',
+        `${endpoint.name} has no place for another WebSocket: too many episodes of services are open`,
+        { retryAfterSeconds: RETRY_AFTER_SECONDS },
+      );
+    }
     const socket = new WebSocket(url, {
       headers: { ...endpoint.headers },
       lookup: guard.lookup,
@@ -161,6 +168,7 @@ class Line {
       perMessageDeflate: false,
       followRedirects: false,
     });
+    socket.once('close', () => endpoint.sockets.release());
     return new Promise((resolve, reject) => {
       const abort = () => socket.terminate();
       signal.addEventListener('abort', abort);

@@ -6,7 +6,11 @@ import { until } from '../../../test/until.test-data.ts';
 import { hostOf, listening } from '../../../test/wire.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { OpenEnvDefinition } from './definition.ts';
+import { Endpoint } from './endpoint.ts';
+import { NetworkGuard } from './guard.ts';
+import { RemoteNetwork } from './network.ts';
 import { learnOpenEnv, openEnvEnvironment } from './openenv.ts';
+import { WebSocketTransport } from './openenv-transport.ts';
 import { type Answer, localNetwork, type Received, testService } from './service.test-data.ts';
 
 interface Episode {
@@ -256,6 +260,27 @@ t.test('the guard checks WebSocket connections, too', async t => {
     outside,
   );
   await t.rejects(async () => guarded.reset({ max_steps: 9 }, Random.fromSeed(1), {}), /may not be reached/);
+});
+
+t.test('episodes that hold their WebSockets leave some to other owners', async t => {
+  const service = await echoService(t);
+  const guard = new NetworkGuard({ remoteHosts: '*', remoteNetworks: '127.0.0.1' });
+  const network = new RemoteNetwork(guard, undefined, undefined, undefined, 4);
+  t.teardown(() => network.close());
+  const [greedy, other] = ['greedy', 'other'].map(
+    owner => new WebSocketTransport(new Endpoint('test/E-v0', { url: service.url }, { network, owner })),
+  );
+  for (const session of ['a', 'b', 'c']) await greedy.reset(session, {});
+  await t.rejects(greedy.reset('d', {}), {
+    code: 'remote_unavailable',
+    message: /no place for another WebSocket/,
+  });
+  await other.reset('e', {});
+  await greedy.close('a');
+  await until(() => greedy.reset('d', {}).then(Boolean, () => false));
+  await Promise.all(['b', 'c', 'd'].map(session => greedy.close(session)));
+  await other.close('e');
+  await closed(service.sockets);
 });
 
 t.test('the MCP tools of a service are actions, over both transports', async t => {
