@@ -85,6 +85,30 @@ t.test('prose in Markdown wraps at 120 columns', async t => {
   );
 });
 
+/** A record of the past, with files that may be gone. */
+const HISTORY = 'docs/log.md';
+/** Pages with files that the reader writes. */
+const TO_WRITE = /add-a(?:n-environment|-part)\.md$/;
+const FILE =
+  /(?<![\w/.-])(?:bench|bin|configs|docker|docs|env-server|install|openapi|shared|site|test|trainer)\/[\w./-]+\.(?:ts|js|py|sh|yaml|json)\b/g;
+
+t.test('files and scripts of the repository that pages name exist', async t => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  let count = 0;
+  for (const [path, page] of pages) {
+    if (path === HISTORY) continue;
+    const files = TO_WRITE.test(path) ? [] : [...page.matchAll(FILE)].map(([file]) => file);
+    const missing = files.filter(file => !existsSync(join(ROOT, file)));
+    const runs = [...page.matchAll(/npm run (?:-s |--silent )?([a-z][\w:-]*\w)/g)].map(
+      ([, script]) => script,
+    );
+    const unknown = runs.filter(script => !(script in scripts) && script !== 'bench');
+    t.same([...missing, ...unknown], [], path);
+    count += files.length + runs.length;
+  }
+  t.ok(count > 300, `${count} names`);
+});
+
 t.test('wide lines are found; tables, headings, code and long links are passed over', async t => {
   const long = 'x'.repeat(MAX_WIDTH);
   t.same(wideLines('a.md', `fine\n\na ${long}\n- b ${long}\n`), [
