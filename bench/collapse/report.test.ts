@@ -36,8 +36,5 @@ t.test('the page compares the first measurement with the mean of the last third'
     page,
     '| high entropy bonus | 6 | 0.90 → 0.30 | 9.00 → 3.00 | 0.90 → 0.30 | 1.10 → 1.70 | 1.00 → 1.00 | 0.50 → 0.50 | 0.50 → 0.50 |',
   );
-  t.match(
-    page,
-    '  Baker or Racer: <think>Baker Racer</think>\n  Clerk or Explorer: <think>so it is</think>\n',
-  );
+  t.match(page, 'Baker or Racer: <think>Baker Racer</think>\nClerk or Explorer: <think>so it is</think>\n');
 });

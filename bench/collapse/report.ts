@@ -86,15 +86,12 @@ export function collapsePage(runs: readonly Outcome[]): string {
       return `| ${[name, iterations, ...cells].join(' | ')} |`;
     }),
     '',
-    'Responses of the first and of the last iteration that a run kept:',
+    'Responses of the first variant, of the first and the last iteration that it kept:',
     '',
     '```text',
-    ...runs.flatMap(({ name, early, late }) => [
-      name,
-      ...[early[0], late[0]].map(
-        ({ prompt, response }) => `  ${prompt}: ${response.replaceAll(/\s+/g, ' ')}`,
-      ),
-    ]),
+    ...[runs[0].early, runs[0].late].flatMap(kept =>
+      kept.slice(0, 2).map(({ prompt, response }) => `${prompt}: ${response.replaceAll(/\s+/g, ' ')}`),
+    ),
     '```',
     '',
   ].join('\n');

@@ -38,6 +38,7 @@ const LOW = 'loss.entropy_coefficient=0.001';
 
 export const VARIANTS = [
   { name: 'high entropy bonus', settings: [HIGH, ...NO_FILTER] },
+  { name: 'high entropy bonus, seed 1', settings: [HIGH, ...NO_FILTER, 'seed=1'] },
   { name: 'high entropy bonus, filter', settings: [HIGH, ...FILTER] },
   { name: 'low entropy bonus', settings: [LOW, ...NO_FILTER] },
 ];

@@ -48,7 +48,7 @@ export function Plane({ places, regime }: { readonly places: readonly Place[]; r
       <polyline fill="none" stroke="var(--accent)" stroke-opacity="0.6" stroke-width="1.5" points=${places.map(({ entropy, share }) => `${x(entropy)},${y(share)}`).join(' ')} />
       ${places.map(({ step, entropy, share }, i) => html`<circle key=${step} fill="var(--accent)" stroke="var(--surface)" stroke-width=${i === places.length - 1 ? 2 : 0} cx=${x(entropy)} cy=${y(share)} r=${i === places.length - 1 ? 6 : 3}><title>step ${step}: ${withUnit(short(entropy), 'nats')}, ${percent(share)}</title></circle>`)}
       <text x=${x(most / 2)} y=${SIZE - 10} text-anchor="middle">H(Z|X), nats per token</text>
-      <text x="14" y=${y(0.5)} text-anchor="middle" transform="rotate(-90 14 ${y(0.5)})">MI as a share of log N</text>
+      <text x="14" y=${y(0.5)} text-anchor="middle" transform="rotate(-90 14 ${y(0.5)})">MI, share of the most it can be</text>
     </svg>
     <p class="fine">${words}.</p>
   </figure>`;
