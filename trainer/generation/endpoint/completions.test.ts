@@ -112,6 +112,19 @@ t.test('retryable errors are retried after Retry-After; others are thrown at onc
   await t.rejects(broken.completions.complete(wanted), /status 503.*, 3 times \(endpoint\.attempts\)/);
   const page = await endpoint(t, (_, response) => void response.end('<html>'));
   await t.rejects(page.completions.complete(wanted), /not a chat completion: <html>/);
+  for (const content of [5, ['Up'], { text: 'Up' }]) {
+    const odd = await endpoint(t, (_, response) => void say(response, content as never));
+    await t.rejects(odd.completions.complete(wanted), { name: 'EndpointError', message: /not a chat comp/ });
+  }
+});
+
+t.test('numbers of tokens that are none count as 0', async t => {
+  const { completions } = await endpoint(t, (_, response) => {
+    const usage = { prompt_tokens: '10', completion_tokens: -3 };
+    response.end(JSON.stringify({ choices: [{ message: { content: 'Up' } }], usage }));
+  });
+  await completions.complete(wanted);
+  t.match(completions.usage, { promptTokens: 0, completionTokens: 0 });
 });
 
 t.test('completions respect the concurrency limit and the provider’s rate limits', async t => {

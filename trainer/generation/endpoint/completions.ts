@@ -128,7 +128,7 @@ interface Choice {
 
 interface Reply {
   readonly choices?: readonly Choice[];
-  readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number };
+  readonly usage?: { readonly prompt_tokens?: unknown; readonly completion_tokens?: unknown } | null;
 }
 
 /**
@@ -199,10 +199,11 @@ export class Completions {
       const what = `the answer is not a chat completion: ${text.slice(0, EXCERPT_LENGTH)}`;
       throw new EndpointError(`${this.#settings.url}: ${what}`);
     }
-    const { prompt_tokens = 0, completion_tokens = 0 } = reply.usage ?? {};
-    if (reply.usage) correct(prompt_tokens + completion_tokens);
-    this.#usage.promptTokens += prompt_tokens;
-    this.#usage.completionTokens += completion_tokens;
+    const promptTokens = tokenCount(reply.usage?.prompt_tokens);
+    const completionTokens = tokenCount(reply.usage?.completion_tokens);
+    if (reply.usage) correct(promptTokens + completionTokens);
+    this.#usage.promptTokens += promptTokens;
+    this.#usage.completionTokens += completionTokens;
     return this.#completionOf(reply, stopStrings);
   }
 
@@ -286,7 +287,13 @@ function firstEnd(text: string, strings: readonly string[]): number | undefined 
   return ends.length === 0 ? undefined : Math.min(...ends);
 }
 
+/** A number of tokens as the endpoint gives it; 0 for anything else. */
+const tokenCount = (given: unknown): number =>
+  Number.isSafeInteger(given) ? Math.max(0, given as number) : 0;
+
 function readReply(text: string): Reply | undefined {
   const reply = parseJson(text) as Reply | null | undefined;
-  return Array.isArray(reply?.choices) && reply.choices.length > 0 ? reply : undefined;
+  if (!Array.isArray(reply?.choices) || reply.choices.length === 0) return undefined;
+  const content: unknown = reply.choices[0]?.message?.content ?? '';
+  return typeof content === 'string' ? reply : undefined;
 }

@@ -152,9 +152,12 @@ export class EngineHttp {
       const reply = await this.#http.open(path, { ...limited, method: 'POST', body });
       let rest = '';
       for await (const chunk of reply.body.setEncoding('utf8')) {
-        const lines = (rest + (chunk as string)).split('\n');
-        rest = lines.pop()!;
-        for (const line of lines) take(parsed(line));
+        const end = (chunk as string).lastIndexOf('\n');
+        if (end >= 0) {
+          for (const line of (rest + chunk.slice(0, end)).split('\n')) take(parsed(line));
+          rest = '';
+        }
+        rest += chunk.slice(end + 1);
       }
     });
   }
