@@ -17,8 +17,6 @@ export interface TinkerProfile {
   readonly keepsSamplers: boolean;
   /** `load_weights` creates the model; otherwise it loads into one that was just created. */
   readonly loadCreates: boolean;
-  /** `unload_model` exists. */
-  readonly unloads: boolean;
 }
 
 const RAGEN: TinkerProfile = {
@@ -27,13 +25,12 @@ const RAGEN: TinkerProfile = {
   appliesAdam: true,
   keepsSamplers: true,
   loadCreates: true,
-  unloads: true,
 };
 const SKYRL: TinkerProfile = { ...RAGEN, clips: false, keepsSamplers: false, loadCreates: false };
 
 /** The service as documented; SkyRL 0.4.0 on FSDP or Megatron as read, on JAX as measured; ragen as built. */
 export const TINKER_PROFILES: Readonly<Record<TinkerServer, TinkerProfile>> = {
-  service: { ...RAGEN, unloads: false },
+  service: RAGEN,
   skyrl: { ...SKYRL, appliesAdam: false },
   'skyrl-jax': { ...SKYRL, reduction: 'mean' },
   ragen: RAGEN,

@@ -41,7 +41,7 @@ import {
   within,
 } from './training-session.ts';
 
-/** Milliseconds to wait at the end of a run for the server to drop its model. */
+/** Milliseconds to wait for the server to drop a model; not every server does. */
 const UNLOAD_MS = 5_000;
 
 export interface TinkerPolicyOptions
@@ -149,7 +149,7 @@ export class TinkerPolicy implements TrainedPolicy {
       if (!options.generationOnly) {
         const probe = await session.createModel();
         const isKnown = await probeServer(probe, server, vocabularySize);
-        if (TINKER_PROFILES[server].unloads) await probe.unload();
+        await within(UNLOAD_MS, probe.unload());
         const unknown = `${http.url} reports no gradient norm: that it is ${server} (policy.tinker.server) is not checked`;
         if (!isKnown) note(unknown);
       }
@@ -288,7 +288,7 @@ export class TinkerPolicy implements TrainedPolicy {
 
   async close(): Promise<void> {
     await this.#generator.close();
-    if (this.#profile.unloads) await within(UNLOAD_MS, this.#model.unload());
+    await within(UNLOAD_MS, this.#model.unload());
     await this.#session.close();
     await this.#losses.close();
   }
@@ -377,7 +377,7 @@ export class TinkerPolicy implements TrainedPolicy {
       const old = this.#model;
       this.#model = await this.#session.loadModel(path, optimizer);
       this.#published.length = 0;
-      if (this.#profile.unloads) await within(UNLOAD_MS, old.unload());
+      await within(UNLOAD_MS, old.unload());
     });
   }
 

@@ -164,7 +164,7 @@ export class TinkerServer {
    * @throws ApiError 410 where the result was dropped, 404 where there never was one
    */
   async result(requestId: string, owner: string, signal: AbortSignal): Promise<Result | undefined> {
-    const [run, id, ...rest] = requestId.split(':');
+    const [run, id = '', ...rest] = requestId.split(':');
     const isOthers = (this.#sessions.get(id)?.owner ?? owner) !== owner;
     const name = JSON.stringify(requestId.slice(0, 200));
     if (run !== this.#run || isOthers)

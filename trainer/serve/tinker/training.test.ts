@@ -333,6 +333,9 @@ t.test(
       'forward adds no gradient',
     );
     t.equal((await client.post('retrieve_future', { request_id: 'nonsense' })).status, 404);
+    const [run] = body.request_id.split(':');
+    for (const request_id of [run, `${run}:`, `${run}:nonsense:1`])
+      t.equal((await client.post('retrieve_future', { request_id })).status, 410, request_id);
     await client.post(`sessions/${model.session}/finish`, { reason: { type: 'success' }, detail: '' });
     t.equal((await client.post('retrieve_future', { request_id: body.request_id })).status, 410);
     t.equal((await model.submit(lesson())).status, 404);
