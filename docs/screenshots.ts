@@ -17,6 +17,8 @@ const SIZES = {
 } as const;
 /** Time for animations and the feed of the wall before a picture is taken, in milliseconds. */
 const SETTLE_MS = 1500;
+/** A busy machine needs this long for a page, in milliseconds. */
+const PATIENCE_MS = 120_000;
 const SEED = 4;
 const MAX_STEPS = 5;
 
@@ -103,8 +105,10 @@ try {
   for (const { name, hash, size, theme, act } of PICTURES) {
     if (hash === '#/watch') await playAll();
     const context = await browser.newContext({ viewport: SIZES[size], colorScheme: theme });
+    context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     await page.goto(`${origin}/${hash}`);
+    await page.locator('.board').first().waitFor();
     await page.waitForTimeout(SETTLE_MS);
     await act?.(page);
     await page.waitForTimeout(SETTLE_MS);

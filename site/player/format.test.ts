@@ -1,11 +1,18 @@
 import t from 'tap';
-import { actionRemark, episodeStatus, formatNumber, formatValue } from './format.ts';
+import { actionRemark, briefNumber, episodeStatus, formatNumber, formatValue } from './format.ts';
 
 t.test('numbers read well', t => {
   t.equal(formatNumber(-0.1), '−0.1');
   t.equal(formatNumber(0.1 + 0.2), '0.3');
   t.equal(formatNumber(10), '10');
   t.equal(formatNumber(1 / 3), '0.333333');
+  for (const [value, text] of [
+    [1 / 3, '0.333'],
+    [-0.0001234, '−0.000123'],
+    [1234.567, '1234.57'],
+    [12, '12'],
+  ] as const)
+    t.equal(briefNumber(value), text);
   t.end();
 });
 

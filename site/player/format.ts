@@ -8,6 +8,10 @@ export function formatNumber(value: number): string {
   return String(Number(value.toPrecision(SIGNIFICANT))).replace('-', '−');
 }
 
+/** A number as a figure: two decimals, or three significant digits where that is more. */
+export const briefNumber = (value: number): string =>
+  formatNumber(Number(Math.abs(value) < 1 ? value.toPrecision(3) : value.toFixed(2)));
+
 /** An action or observation for reading, cut at a limit: text unchanged, everything else as JSON. */
 export function formatValue(value: unknown, indent?: number, length?: number): string {
   return shortened(typeof value === 'string' ? value : (JSON.stringify(value, null, indent) ?? ''), length);

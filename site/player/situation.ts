@@ -2,7 +2,7 @@ import type { ComponentChildren, Ref } from 'preact';
 import type { Json } from '../../shared/json.ts';
 import { Board, boardKindOf } from '../boards/board.ts';
 import { html } from '../components/html.ts';
-import { actionRemark, episodeStatus, formatNumber, formatValue, remark } from './format.ts';
+import { actionRemark, briefNumber, episodeStatus, formatNumber, formatValue, remark } from './format.ts';
 import type { Observation, PlayedStep, Schemas } from './wire.ts';
 
 /** State shown by the figures and the board. */
@@ -40,9 +40,9 @@ export function Figures({ situation }: SituationProps) {
   return html`<dl class="figures">
     <${Figure} name="Step"><span>${step}<small> of ${steps}</small></span><//>
     <${Figure} name="Action" note=${actionRemark(info)}><span title=${said}>${said}</span><//>
-    <${Figure} name="Return">${formatNumber(totalReward)}<//>
+    <${Figure} name="Return">${briefNumber(totalReward)}<//>
     <${Figure} name="Episode"><span class="chip ${status.tone}">${status.text}</span><//>
-    <${Figure} name="Reward">${reward === undefined ? '–' : formatNumber(reward)}<//>
+    <${Figure} name="Reward">${reward === undefined ? '–' : briefNumber(reward)}<//>
     ${seed !== undefined && html`<${Figure} name="Seed">${seed === null ? 'none' : String(seed)}<//>`}
   </dl>`;
 }

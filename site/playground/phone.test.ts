@@ -86,3 +86,15 @@ t.test('cells of a Sudoku are large enough for a finger, and the page is no wide
     t.equal(await overflow(page), 0, preset);
   }
 });
+
+t.test('a board has the width of a phone, with its four arrows in one row below it', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/play/Sokoban-v0?seed=3', { context });
+  await seeBoard(page);
+  const { width } = (await page.locator('.state .board-svg').boundingBox())!;
+  t.ok(width > 320, `${width} px`);
+  const boxes = await page
+    .locator('.arrows button')
+    .evaluateAll(all => all.map(one => one.getBoundingClientRect().y));
+  t.equal(boxes.length, 4);
+  t.equal(new Set(boxes).size, 1, String(boxes));
+});
