@@ -96,7 +96,7 @@ export function TurnPanel({
             : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
         <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
-        ${known && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]} />`}
+        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]} />`}
       </div>
     </section>
     ${
