@@ -123,8 +123,8 @@ export function Player({ session, state, episode, label, means, children, start 
       <div inert=${over}><${PolicyControls} session=${session} state=${state} /></div>
       <p class="pending ${pending && 'chip warn'}" role="status">${pending}</p>
     </div>
-    ${start}
     <${ProblemNote} problem=${state.problem} advice=${state.isGone ? 'Reset opens a new session.' : undefined} />
+    ${start}
     <p class="hint">${episode.undoProblem}</p>
   </div>`;
 }
