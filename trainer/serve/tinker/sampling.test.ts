@@ -468,6 +468,25 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   }
 });
 
+t.test('a session that is silent for a minute loses its models where another needs room', async t => {
+  const silent = server.createSession('silent');
+  const never = new AbortController().signal;
+  for (let n = 0; n < 4; n++) {
+    const opened = server.openModel(silent, n, '', { lora: server.loraOf({ rank: 1 }), seed: n }, {});
+    const { request_id } = opened as { request_id: string };
+    while (!(await server.result(request_id, 'silent', never)));
+  }
+  silent.seenAt = performance.now();
+  await t.rejects(client.model(base), { message: /4 models are open, the limit/ });
+  silent.seenAt = performance.now() - 60_001;
+  t.ok(await client.model(base));
+  t.throws(() => server.model(`${silent.id}:train:0`, 'silent'), {
+    status: 404,
+    message: /its session was silent or ended/,
+  });
+  await server.endSession(silent);
+});
+
 t.test('with a token, only that key is let in', async t => {
   const guarded = await startTinker(t, { token: 'tml-secret' });
   t.equal((await guarded.client.post('create_session', { tags: [] })).status, 401);
