@@ -57,9 +57,16 @@ t.test('trials are limited for each token and for all, stopped ones that still r
     /4 environments of one token are being checked/,
   );
   t.same(new Set(await Promise.all([0, 1, 2, 3].map(i => begin('other', i)))), new Set(['check_failed']));
+  const guests = ['third', 'fourth', 'fifth', 'sixth'];
+  for (const guest of guests)
+    t.equal(await begin(guest, 0), 'check_failed', 'a token that has none gets one');
   await t.rejects(
     trials.tryOut('third', { envId: 'me/S-v0', definition: silent, owner: 'third' }),
     /8 environments are being checked/,
+  );
+  await t.rejects(
+    trials.tryOut('seventh', { envId: 'me/S-v0', definition: silent, owner: 'seventh' }),
+    /12 environments are being checked/,
   );
 });
 

@@ -10,6 +10,8 @@ import type { Definition } from '../definitions/definition.ts';
 /** Trials load the whole server, so few run at a time, and one principal leaves room for others. */
 const MAX_TRIALS = 8;
 const MAX_TRIALS_PER_PRINCIPAL = 4;
+/** Further trials, for principals that have none running. */
+const MAX_GUEST_TRIALS = 4;
 const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
@@ -106,7 +108,8 @@ export class Trials {
     const own = this.#running.get(principal) ?? 0;
     if (own >= MAX_TRIALS_PER_PRINCIPAL) throw busy(MAX_TRIALS_PER_PRINCIPAL, 'of one token ');
     const all = [...this.#running.values()].reduce((sum, running) => sum + running, 0);
-    if (all >= MAX_TRIALS) throw busy(MAX_TRIALS, '');
+    const most = own === 0 ? MAX_TRIALS + MAX_GUEST_TRIALS : MAX_TRIALS;
+    if (all >= most) throw busy(most, '');
     this.#running.set(principal, own + 1);
     const done = work().finally(() => this.#release(principal));
     const mostMs = Math.min(totalMs, this.#totalMs);
