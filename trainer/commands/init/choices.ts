@@ -17,6 +17,9 @@ const EPISODES = 128;
 const DEMONSTRATED_ANSWERS = 2400;
 const DEMONSTRATIONS = [100, 600] as const;
 const TARGET_KL = 0.05;
+/** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
+const LEAST_GAMMA = 0.9;
+const LAST_REWARD_WEIGHT = 0.5;
 /** Default of `rollout.format_penalty`, which suits returns near 1. */
 const FORMAT_PENALTY = -0.1;
 /** Largest returns of random play from and to which the value head learns them as they are. */
@@ -53,6 +56,8 @@ export interface Choices {
   readonly warmStart?: Choice<number>;
   readonly layers: Choice<number>;
   readonly learningRate: Choice<number>;
+  /** Discount of a turn. */
+  readonly gamma: Choice<number>;
   readonly steps: Choice<number>;
   readonly groups: Choice<number>;
   /** Factor of rewards; absent where they have a usual size. */
@@ -116,6 +121,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey) }),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
+    gamma: gamma(survey),
     steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
     groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
     ...rewardScale(survey),
@@ -130,6 +136,20 @@ function learningRate(survey: Survey, tokens: TokenLengths | undefined): Choice<
     : {
         value: 2e-3,
         reason: 'small policies from random weights take large steps; lower it where success falls again',
+      };
+}
+
+/** A discount that grows with the length of episodes: at 0.9 the beginning of 30 turns does not see a reward at their end. */
+function gamma(survey: Survey): Choice<number> {
+  const fitted = LAST_REWARD_WEIGHT ** (1 / baselineOf(survey).meanSteps);
+  return fitted <= LEAST_GAMMA
+    ? {
+        value: LEAST_GAMMA,
+        reason: 'a reward soon is worth more than the same reward late, so each turn has something to learn',
+      }
+    : {
+        value: Number(fitted.toFixed(3)),
+        reason: 'a reward at the end of an episode of random play counts half at its beginning',
       };
 }
 

@@ -278,6 +278,22 @@ t.test(
   },
 );
 
+t.test('a reward at the end of a long episode reaches its beginning', async t => {
+  const gamma = (steps: number) => {
+    const episodes = [{ steps, success: true, return: 1 }];
+    const survey = {
+      document: {},
+      player: 'names',
+      stepLimit: 32,
+      observations: [],
+      episodes,
+      leastReward: 0,
+    };
+    return chooseSettings(survey as unknown as Survey).gamma.value;
+  };
+  t.same([gamma(3), gamma(6), gamma(10), gamma(30)], [0.9, 0.9, 0.933, 0.977]);
+});
+
 t.test('ends without a success are pointed out, as only the return can rise then', async t => {
   const episode = { steps: 3, success: false, ended: true, terminated: true };
   const survey = {

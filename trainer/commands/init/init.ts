@@ -47,7 +47,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
   const { survey, server, config, tag, file } = subject;
   const { document } = survey;
   const { turns, responseLength, constrained, targetKl, window, tokenizer, warmStart } = choices;
-  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty } = choices;
+  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty, gamma } = choices;
   const settings = Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`];
   return `${[
     `# Trains a small policy from random weights on ${document.env_id} (${oneLine(document.title)}). Written by \`${TRAINER} init\`.`,
@@ -100,7 +100,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
         ]
       : []),
     'algorithm:',
-    '  gamma: 0.9 # a reward soon is worth more than the same reward late, so each turn has something to learn',
+    `  gamma: ${gamma.value} # ${gamma.reason}`,
     '  bootstrap: none # an episode that runs out of steps has failed: no reward comes after it',
     ...(window
       ? [
