@@ -45,8 +45,8 @@ training = ready(service.create_lora_training_client(base_model=base, rank=4, se
 losses = [step(training) for _ in range(3)]
 path = training.save_state("first").result().path
 losses += [step(training) for _ in range(2)]
-# Seconds of work, which the server begins and does not end.
-pending = training.forward_backward(data * 500, "cross_entropy")
+# Many seconds of work, in ten requests, which the server begins and does not end.
+pending = training.forward_backward(data * 5000, "cross_entropy")
 time.sleep(0.5)
 say(saved=path)
 sys.stdin.readline()
