@@ -93,7 +93,7 @@ t.test('missing files and policies are refused with what would be right', async 
   const policy = ['checkpoint'];
   await t.rejects(
     evaluate(config, [], { policy, attempts: 1 }),
-    /there is no checkpoint; give a run folder, name a model with policy\.init=<folder>, or who plays/,
+    /there is no checkpoint; give a run folder, name a model with policy\.init=<folder>, or a player with --policy/,
   );
   await t.rejects(evaluate('nowhere', [], { policy, attempts: 1 }), /does not exist/);
 });
