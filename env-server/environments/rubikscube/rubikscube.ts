@@ -188,7 +188,7 @@ const optionsSchema = closed({
   stickers: Type.Optional(
     Type.String({
       pattern: `^[${COLORS}]{${STICKERS}}$`,
-      description: 'Colours of the faces U L F R B D, four letters each, row by row.',
+      description: 'Colors of the faces U L F R B D, four letters each, row by row.',
     }),
   ),
 });
@@ -204,13 +204,13 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     id: 'RubiksCube-v0',
     title: "Rubik's cube 2×2",
     description: [
-      "A 2×2×2 Rubik's cube, scrambled by a few random quarter turns. A letter turns that face a quarter clockwise as seen from outside, a letter with ' turns it back. The episode ends when every face has one colour; how the cube is held does not matter.",
+      "A 2×2×2 Rubik's cube, scrambled by a few random quarter turns. A letter turns that face a quarter clockwise as seen from outside, a letter with ' turns it back. The episode ends when every face has one color; how the cube is held does not matter.",
       '',
       'Turns move stickers as in RAGEN, where B swaps two stickers on their way from D to R; a cube of plastic would not.',
       '',
       `Solving the cube pays ${REWARD_SOLVED}, everything else 0. An action that is not a turn changes nothing.`,
       '',
-      '`colors` of the structured form has the faces U L F R B D row by row, each sticker as the place of its colour in white, orange, green, red, blue, yellow, from 0.',
+      '`colors` of the structured form has the faces U L F R B D row by row, each sticker as the place of its color in white, orange, green, red, blue, yellow, from 0.',
     ].join('\n'),
     tags: ['puzzle'],
     configSchema,
@@ -235,7 +235,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
 
   describe: () => ({
     instruction:
-      "Solve the 2×2 Rubik's cube: every face must show one colour. A letter turns that face a quarter clockwise as seen from outside; a letter with ' turns it counter-clockwise. Faces are shown as upper row / lower row.",
+      "Solve the 2×2 Rubik's cube: every face must show one color. A letter turns that face a quarter clockwise as seen from outside; a letter with ' turns it counter-clockwise. Faces are shown as upper row / lower row.",
     legend: Array.from(COLORS, (symbol, index) => ({ symbol, meaning: COLOR_NAMES[index] })),
     actions: ACTIONS.names,
     vocabulary: [...FACE_NAMES.map(name => `${name}:`), '/', ...COLORS, ...ACTIONS.names],
@@ -348,7 +348,7 @@ function pinned({ scramble: turns, stickers }: RubiksCubeOptions): Cube | null {
   for (const color of COLORS) {
     const count = stickers.split(color).length - 1;
     if (count !== 4)
-      throw new InvalidOptions('/stickers', `needs four stickers of each colour, not ${count} ${color}`);
+      throw new InvalidOptions('/stickers', `needs four stickers of each color, not ${count} ${color}`);
   }
   return stickers;
 }

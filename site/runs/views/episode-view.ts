@@ -159,7 +159,7 @@ function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
   const mean =
     advantages.length > 0 ? advantages.reduce((a, b) => a + b, 0) / advantages.length : episode.advantage;
   return html`<dl class="figures">
-    <div><dt>return</dt><dd class="figure">${short(episode.return)}</dd></div>
+    ${episode.return !== null && html`<div><dt>return</dt><dd class="figure">${short(episode.return)}</dd></div>`}
     ${componentSums(episode).map(([name, sum]) => html`<div key=${name}><dt>${name}${weights && `, weight ${short(weights[name] ?? 0)}`}</dt><dd class="figure">${short(sum)}</dd></div>`)}
     ${expected !== undefined && html`<div><dt>critic expected</dt><dd class="figure">${short(expected)}</dd></div>`}
     ${mean !== undefined && html`<div><dt>advantage${advantages.length > 0 ? ', mean' : ''}</dt><dd class="figure">${signed(mean)}</dd></div>`}
@@ -222,6 +222,6 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
         ${advantage !== undefined && html`<span class="row tight turn-number"><span class="fine">advantage</span><span class="number">${signed(advantage)}</span><${Meter} share=${advantage / mostAdvantage} middle /></span>`}
       </button>`;
     })}
-    <div class="note ${successMark(episode.success).tone}"><strong class="title">${end}</strong><span class="fine">return</span><strong class="figure title">${short(episode.return)}</strong></div>
+    <div class="note ${successMark(episode.success).tone}"><strong class="title">${end}</strong>${episode.return !== null && html`<span class="fine">return</span><strong class="figure title">${short(episode.return)}</strong>`}</div>
   </div>`;
 }
