@@ -163,7 +163,12 @@ program
   .option('--max-streams <count>', 'maximum responses at once; more are refused with 429', POSITIVE, 256)
   .option('--max-adapters <count>', 'maximum adapters at once', POSITIVE, 8)
   .option('--tinker', 'also train LoRA adapters for clients of the Tinker API, at /api/v1')
-  .option('--max-models <count>', 'maximum adapters that are trained at once', POSITIVE, 4)
+  .option(
+    '--max-models <count>',
+    'maximum adapters that are trained at once, the last for a second key',
+    POSITIVE,
+    5,
+  )
   .option('--checkpoints <folder>', "folder of the trained adapters' checkpoints", 'runs/tinker')
   .option('--max-checkpoint-mb <MiB>', 'disk space for that folder', POSITIVE, 16_384)
   .option('--log-level <level>', 'silent, error, warn, info or debug', 'warn')

@@ -11,6 +11,9 @@ const OTHER_MODEL = `${randomUUID()}:train:1`;
 const folderOf = (root: string, model: string, name: string) =>
   join(root, model.replace(':train:', '-train-'), 'weights', name);
 
+/** A key has room for two checkpoints, and all keys for three. */
+const MEBIBYTES = (4 * 1900) / 3 / 2 ** 19;
+
 /** Saves 1,500 bytes, and some facts. */
 const saved = (checkpoints: Checkpoints, name: string, more: Partial<NewCheckpoint> = {}, model = MODEL) =>
   checkpoints.save(
@@ -25,16 +28,23 @@ const saved = (checkpoints: Checkpoints, name: string, more: Partial<NewCheckpoi
     folder => writeFile(join(folder, 'adapter'), Buffer.alloc(1500)),
   );
 
-t.test('all checkpoints together have a limit in bytes', async t => {
+t.test('checkpoints have a limit in bytes, of which one key leaves a quarter to the others', async t => {
   const root = t.testdir();
-  const checkpoints = new Checkpoints(root, 4096 / 2 ** 20);
+  const checkpoints = new Checkpoints(root, MEBIBYTES);
   await saved(checkpoints, 'one');
   await saved(checkpoints, 'two', {}, OTHER_MODEL);
   await t.rejects(saved(checkpoints, 'three'), {
     status: 400,
-    message: /there would be 6 files with 1 MiB .* 5000 files and 0\.00390625 MiB \(--max-checkpoint-mb\)/,
+    message:
+      /the checkpoints of this key would have 6 files with 1 MiB, and the most are 3750 files and 0\.0036/,
   });
   t.notOk(existsSync(folderOf(root, MODEL, 'three')), 'nothing is left of it');
+  await saved(checkpoints, 'theirs', { owner: 'theirs' });
+  await t.rejects(saved(checkpoints, 'more', { owner: 'third' }), {
+    status: 400,
+    message:
+      /the folder of checkpoints would have 8 files .* 5000 files and 0\.0048\d+ MiB \(--max-checkpoint-mb\)/,
+  });
   await saved(checkpoints, 'one', { overwrite: true });
   await rm(folderOf(root, OTHER_MODEL, 'two'), { recursive: true });
   await saved(checkpoints, 'four');
@@ -42,7 +52,7 @@ t.test('all checkpoints together have a limit in bytes', async t => {
 
 t.test('expired checkpoints of any model make room', async t => {
   const root = t.testdir();
-  const checkpoints = new Checkpoints(root, 4096 / 2 ** 20);
+  const checkpoints = new Checkpoints(root, MEBIBYTES);
   await saved(checkpoints, 'one', { ttlSeconds: 0.001 });
   await saved(checkpoints, 'two', { ttlSeconds: 0.001, owner: 'theirs' });
   await pause(10);
@@ -53,7 +63,7 @@ t.test('expired checkpoints of any model make room', async t => {
 
 t.test('of checkpoints that are saved at once only those that fit are kept', async t => {
   const root = t.testdir();
-  const checkpoints = new Checkpoints(root, 4096 / 2 ** 20);
+  const checkpoints = new Checkpoints(root, MEBIBYTES);
   const names = ['one', 'two', 'three', 'four', 'five'];
   const saves = await Promise.allSettled(names.map(name => saved(checkpoints, name)));
   t.equal(saves.filter(({ status }) => status === 'fulfilled').length, 2);
@@ -66,7 +76,7 @@ t.test('many small files have a limit too', async t => {
   await mkdir(many);
   for (let i = 0; i < 5_000; i += 500)
     await Promise.all(Array.from({ length: 500 }, (_, n) => writeFile(join(many, `${i + n}`), '')));
-  await t.rejects(saved(new Checkpoints(root, 1), 'one'), { status: 400, message: /be 5002 files/ });
+  await t.rejects(saved(new Checkpoints(root, 1), 'one'), { status: 400, message: /have 5002 files/ });
 });
 
 t.test('folders of others with a file of that name are not removed, and nothing else is left', async t => {
@@ -79,7 +89,7 @@ t.test('folders of others with a file of that name are not removed, and nothing 
   ];
   const folders = Object.fromEntries(files.map((text, i) => [`n${i}`, { 'tinker.json': text }]));
   const root = t.testdir({ notes: { weights: folders } });
-  await saved(new Checkpoints(root, 4096 / 2 ** 20), 'one');
+  await saved(new Checkpoints(root, MEBIBYTES), 'one');
   t.same(await readdir(join(root, 'notes/weights')), Object.keys(folders));
   t.same((await readdir(root)).sort(), [MODEL.replace(':train:', '-train-'), 'notes'].sort());
 });

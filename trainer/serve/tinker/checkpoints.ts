@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, relative, sep } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
@@ -23,6 +23,8 @@ const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
 const CHECKPOINT = /^[0-9a-f-]{36}-train-\d{1,9}[\\/](?:sampler_)?weights[\\/][^\\/]+[\\/]tinker\.json$/;
 /** Most files below the folder of checkpoints. */
 const MAX_FILES = 5_000;
+/** The most of the folder that the checkpoints of one key take. */
+const KEY_SHARE = 3 / 4;
 /** Kinds of checkpoints in paths and in lists. */
 const KINDS = { weights: 'training', sampler_weights: 'sampler' } as const;
 
@@ -100,7 +102,7 @@ export class Checkpoints {
         const expires = ttlSeconds ? Date.now() + ttlSeconds * 1000 : null;
         const info: CheckpointInfo = { id, ...facts, time: new Date().toISOString(), expires };
         await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
-        await this.#checkRoom(relative(this.#folder, folder));
+        await this.#checkRoom(relative(this.#folder, temporary), relative(this.#folder, folder), facts.owner);
         await mkdir(dirname(folder), { recursive: true });
         await this.#remove(folder);
         await rename(temporary, folder);
@@ -177,29 +179,38 @@ export class Checkpoints {
   }
 
   /**
-   * Removes expired checkpoints, and measures the others.
+   * Removes expired checkpoints, and measures the others. A key leaves a quarter of the folder to other keys.
+   * @param added folder of the new one
    * @param replaced folder that does not count
    * @throws ApiError 400
    */
-  async #checkRoom(replaced: string): Promise<void> {
+  async #checkRoom(added: string, replaced: string, owner: string): Promise<void> {
     const sizes = await sizesBelow(this.#folder);
-    const gone = [replaced];
+    const gone = new Set([replaced]);
+    const own = new Set([added]);
     for (const file of sizes.keys()) {
       if (!CHECKPOINT.test(file)) continue;
       const folder = dirname(file);
       const info = await readInfo(join(this.#folder, folder));
+      if (info?.owner === owner) own.add(folder);
       if (!info || isCurrent(info)) continue;
       await this.#remove(join(this.#folder, folder));
-      gone.push(folder);
+      gone.add(folder);
     }
-    const files = [...sizes].filter(([file]) => !gone.some(folder => file.startsWith(folder + sep)));
-    const mebibytes = files.reduce((sum, [, size]) => sum + size, 0) / 2 ** 20;
-    if (files.length <= MAX_FILES && mebibytes <= this.#maxMebibytes) return;
-    const found = `${files.length} files with ${Math.ceil(mebibytes)} MiB`;
-    const most = `${MAX_FILES} files and ${this.#maxMebibytes} MiB (--max-checkpoint-mb)`;
-    throw badRequest(
-      `with this one there would be ${found} in the folder of checkpoints, and the most are ${most}: delete some, or save with ttl_seconds`,
-    );
+    const left = [...sizes].filter(([file]) => !gone.has(dirname(file)));
+    const check = (of: string, files: typeof left, share: number) => {
+      const mebibytes = files.reduce((sum, [, size]) => sum + size, 0) / 2 ** 20;
+      const [most, mostMebibytes] = [share * MAX_FILES, share * this.#maxMebibytes];
+      if (files.length <= most && mebibytes <= mostMebibytes) return;
+      const found = `${files.length} files with ${Math.ceil(mebibytes)} MiB`;
+      const limit = `${most} files and ${mostMebibytes} MiB (--max-checkpoint-mb)`;
+      throw badRequest(
+        `with this one ${of} would have ${found}, and the most are ${limit}: delete some, or save with ttl_seconds`,
+      );
+    };
+    check('the folder of checkpoints', left, 1);
+    const ownFiles = left.filter(([file]) => own.has(dirname(file)));
+    check('the checkpoints of this key', ownFiles, KEY_SHARE);
   }
 
   /** Removes a checkpoint in one step, so no reader sees a part of it. */

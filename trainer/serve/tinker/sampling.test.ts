@@ -7,6 +7,7 @@ import { Agent, request } from 'undici';
 import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
+import type { TinkerSession } from './server.ts';
 import {
   floats,
   ids,
@@ -433,6 +434,16 @@ t.test('names of checkpoints stay in their folder, and are replaced only on requ
   );
 });
 
+/** The reply of a session’s new model. */
+async function modelOf(session: TinkerSession, n = 0): Promise<object> {
+  const opened = server.openModel(session, n, '', { lora: server.loraOf({ rank: 1 }), seed: n }, {});
+  const { request_id } = opened as { request_id: string };
+  for (;;) {
+    const result = await server.result(request_id, session.owner, new AbortController().signal);
+    if (result) return result;
+  }
+}
+
 t.test('models beyond the limit are refused until one is unloaded, and bad ones by name', async t => {
   const session_id = await client.session();
   const create = (n: number, more: object = {}) =>
@@ -447,8 +458,13 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   t.equal(opened.filter(({ model_id }) => model_id).length, 4);
   t.match(
     opened.find(({ error }) => error),
-    { error: /4 models are open, the limit \(--max-models\)/, category: 'user' },
+    { error: /4 models of this key are open, the limit/, category: 'user' },
+    'the last one is left to other keys',
   );
+  const [others, third] = ['others', 'third'].map(key => server.createSession(key));
+  t.match(await modelOf(others), { model_id: `${others.id}:train:0` });
+  t.match(await modelOf(third), { error: /5 models are open, the limit \(--max-models\)/ });
+  await Promise.all([others, third].map(session => server.endSession(session)));
   await client.result(
     await client.post('unload_model', { model_id: opened.find(one => one.model_id).model_id }),
   );
@@ -469,22 +485,18 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
 });
 
 t.test('a session that is silent for a minute loses its models where another needs room', async t => {
-  const silent = server.createSession('silent');
-  const never = new AbortController().signal;
-  for (let n = 0; n < 4; n++) {
-    const opened = server.openModel(silent, n, '', { lora: server.loraOf({ rank: 1 }), seed: n }, {});
-    const { request_id } = opened as { request_id: string };
-    while (!(await server.result(request_id, 'silent', never)));
-  }
+  const [silent, busy] = ['silent', 'busy'].map(key => server.createSession(key));
+  for (const n of [0, 1, 2, 3]) await modelOf(silent, n);
+  await modelOf(busy);
   silent.seenAt = performance.now();
-  await t.rejects(client.model(base), { message: /4 models are open, the limit/ });
+  await t.rejects(client.model(base), { message: /5 models are open, the limit/ });
   silent.seenAt = performance.now() - 60_001;
   t.ok(await client.model(base));
   t.throws(() => server.model(`${silent.id}:train:0`, 'silent'), {
     status: 404,
     message: /its session was silent or ended/,
   });
-  await server.endSession(silent);
+  await Promise.all([silent, busy].map(session => server.endSession(session)));
 });
 
 t.test('with a token, only that key is let in', async t => {

@@ -265,7 +265,14 @@ export class TinkerServer {
   /** @throws ApiError 400 where there is no room */
   async #createModel(session: TinkerSession, id: string, model: NewModel): Promise<void> {
     const { lora, seed, folder, optimizer } = model;
-    while (this.#modelCount() >= this.#options.maxModels) await this.#makeRoom(session);
+    const { maxModels } = this.#options;
+    const share = Math.max(1, maxModels - 1);
+    if (this.#modelCount(session.owner) >= share)
+      throw badRequest(
+        `${share} models of this key are open, the limit: unload one, or end its session`,
+        'model_id',
+      );
+    while (this.#modelCount() >= maxModels) await this.#makeRoom(session);
     const policy = this.#openPolicy(lora, seed ?? randomInt(2 ** 31), false);
     const opened = new TrainingModel(id, lora, policy, this.#options.gapMs ?? 330_000);
     session.models.set(id, opened);
@@ -273,7 +280,7 @@ export class TinkerServer {
       await policy;
       if (folder !== undefined) await opened.load(folder, optimizer === true);
       if (!session.models.has(id))
-        throw new RangeError('the session has ended, or another key needed the room');
+        throw new RangeError('the session has ended, or another one needed the room');
     } catch (error) {
       session.models.delete(id);
       await opened.close('the model could not be opened');
@@ -312,8 +319,9 @@ export class TinkerServer {
     await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));
   }
 
-  #modelCount(): number {
-    return [...this.#sessions.values()].reduce((sum, { models }) => sum + models.size, 0);
+  #modelCount(key?: string): number {
+    const counted = [...this.#sessions.values()].filter(({ owner }) => key === undefined || owner === key);
+    return counted.reduce((sum, { models }) => sum + models.size, 0);
   }
 
   async #openPolicy(lora: LoraConfig, seed: number, generationOnly: boolean): Promise<LocalPolicy> {

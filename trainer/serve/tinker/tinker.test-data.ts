@@ -205,7 +205,7 @@ export async function startTinker(
     policy,
     folder: FOLDER,
     checkpoints,
-    maxModels: 4,
+    maxModels: 5,
     maxCheckpointMb: 1024,
     ...more,
   });
