@@ -7,6 +7,7 @@ export type LogLevel = (typeof LOG_LEVELS)[number];
 export const LOG_LEVEL_VARIABLE = 'RAGEN_LOG_LEVEL';
 
 let log: Logger | undefined;
+let copy: ((line: string) => void) | undefined;
 
 /**
  * The trainer's log as JSON lines on standard error. {@link LOG_LEVEL_VARIABLE} sets the level when the first record is
@@ -14,11 +15,22 @@ let log: Logger | undefined;
  * @throws RangeError listing the levels where the variable holds another word
  */
 export function trainerLog(): Logger {
-  log ??= pino(
-    { level: readLogLevel() ?? 'silent', base: { pid: process.pid } },
-    pino.destination({ fd: 2, sync: true }),
-  );
+  log ??= openLog();
   return log;
+}
+
+function openLog(): Logger {
+  const output = pino.destination({ fd: 2, sync: true });
+  const write = (line: string) => {
+    output.write(line);
+    copy?.(line);
+  };
+  return pino({ level: readLogLevel() ?? 'silent', base: { pid: process.pid } }, { write });
+}
+
+/** Hands every further line of {@link trainerLog} also to `write`; undefined ends that. */
+export function copyTrainerLog(write: ((line: string) => void) | undefined): void {
+  copy = write;
 }
 
 /** @throws RangeError listing the levels where the variable holds another word */

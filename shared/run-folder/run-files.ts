@@ -6,6 +6,8 @@ import type { Json, JsonObject } from '../json.ts';
 export const RUN_FILES = {
   config: 'config.yaml',
   status: 'status.json',
+  /** Lines of the trainer, each after its time. */
+  log: 'log.txt',
   metrics: 'metrics.jsonl',
   /** Tables of metrics: one `{ step, name, columns, rows }` a line. */
   tables: 'tables.jsonl',

@@ -7,6 +7,7 @@ import { type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts'
 import type { RunSettings } from '../config/settings.ts';
 import { dropGroupRows } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
+import type { RunLog } from '../tracking/run-log.ts';
 import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
 import { configuredSinks } from '../tracking/sinks.ts';
 import { openTracker } from '../tracking/tracker.ts';
@@ -20,6 +21,7 @@ import { readWarmStart, shownPosition } from './supervised/warm-start-progress.t
 
 /**
  * Trains to the end or until stopped; undefined when it was stopped before its first step or before it could resume.
+ * @param log goes to the run's folder as soon as the run is this process's
  * @throws Error where another process trains this run
  */
 export async function trainRun(
@@ -27,8 +29,10 @@ export async function trainRun(
   settings: RunSettings,
   progress: Progress,
   stop: AbortSignal,
+  log?: RunLog,
 ): Promise<RunSummary | undefined> {
   const { checkpoint, warmStart, status } = ownRun(run, () => {
+    log?.open(run.log);
     mendBestCheckpoint(run);
     const checkpoint = latestCheckpoint(run);
     const warmStart = checkpoint || !settings.warm_start ? undefined : readWarmStart(run);

@@ -74,9 +74,13 @@ t.test(
       t.match(error.message, /the one before it is \S*step-000001/);
       t.ok(error.message.includes(`mv ${folder} ${folder}.damaged`), error.message);
       t.ok(error.message.endsWith(`continue with: ${resumeCommand(run.path, ['training.steps=3'])}`));
+      t.ok(readFileSync(run.log, 'utf8').endsWith(`Z ${error.message}\n`), 'the log has it, too');
       renameSync(folder, `${folder}.damaged`);
       t.equal(await resumed(), 0);
       t.equal(latestCheckpoint(run)!.state.step, 3);
+      const log = readFileSync(run.log, 'utf8');
+      t.ok(log.includes(error.message), 'a resumed run appends to it');
+      t.match(log, /Z resuming \S+ at step 1\n.*Z training 3\/3 · .*Z finished at step 3 of 3/s);
     }
   },
 );

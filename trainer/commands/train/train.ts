@@ -20,6 +20,7 @@ import {
   shownReturn,
   shownShare,
 } from '../../tracking/progress.ts';
+import { RunLog } from '../../tracking/run-log.ts';
 import { trainRun } from '../../training/run.ts';
 import type { RunSummary } from '../../training/run-folder/report.ts';
 import {
@@ -196,7 +197,9 @@ interface PreparedRun {
 async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Promise<number> {
   const { settings, openRun, startCommand, resumeOverrides } = prepared;
   const resume = (run: RunFolder) => resumeCommand(run.path, resumeOverrides);
-  const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  const shown = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
+  using log = new RunLog(shown.warn);
+  const progress = log.logged(shown);
   // Checked before anything waits for a server.
   if (options.resume === undefined) requireFiles(settings.warm_start?.files ?? []);
   if (options.dryRun) {
@@ -221,9 +224,11 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
   }
   stopping = 'stopping with a checkpoint; press Ctrl-C again to stop at once';
   const run = openRun(models.named);
-  const summary = await trainRun(run, models.local, progress, stop).catch(error => {
+  const summary = await trainRun(run, models.local, progress, stop, log).catch(error => {
     const isGone = options.resume === undefined && removeUnused(run);
-    throw runFailure(error, run, isGone ? startCommand : resume(run));
+    const failure = runFailure(error, run, isGone ? startCommand : resume(run));
+    if (!isGone) log.write(failure.message);
+    throw failure;
   });
   if (!summary) {
     const warmStart = readWarmStart(run);
@@ -231,7 +236,10 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
     progress.note(`stopped ${where}; continue with: ${resume(run)}`);
     return INTERRUPTED_STATUS;
   }
-  for (const line of summaryLines(summary, resume(run))) console.log(line);
+  for (const line of summaryLines(summary, resume(run))) {
+    console.log(line);
+    log.write(line);
+  }
   return summary.ended === 'stopped' ? INTERRUPTED_STATUS : 0;
 }
 

@@ -24,6 +24,8 @@ export interface RunFolder {
   readonly config: string;
   /** Progress of the run, for dashboards and readers. */
   readonly status: string;
+  /** Lines of the trainer with their times. */
+  readonly log: string;
   readonly metrics: string;
   readonly tables: string;
   /** Verdict of the rollout filter on each group. */
@@ -55,6 +57,7 @@ export function runFolderAt(path: string): RunFolder {
     path,
     config: join(path, RUN_FILES.config),
     status: join(path, RUN_FILES.status),
+    log: join(path, RUN_FILES.log),
     metrics: join(path, RUN_FILES.metrics),
     tables: join(path, RUN_FILES.tables),
     groups: join(path, RUN_FILES.groups),
