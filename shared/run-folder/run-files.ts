@@ -37,6 +37,16 @@ export interface RunNote {
   readonly text: string;
 }
 
+/** A line of `log.txt` as a page shows it. */
+export interface LogLine {
+  /** Its first byte in the file. */
+  readonly at: number;
+  /** Empty where the line has none. */
+  readonly time: string;
+  /** Without control characters. */
+  readonly text: string;
+}
+
 /** Summary of one validation. */
 export interface ValidationPoint {
   readonly step: number;

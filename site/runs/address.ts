@@ -14,6 +14,7 @@ export const RUN_VIEWS = [
   'episode',
   'filter',
   'system',
+  'log',
   'settings',
 ] as const;
 export type RunView = (typeof RUN_VIEWS)[number];

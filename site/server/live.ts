@@ -2,6 +2,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { RUN_FILES } from '../../shared/run-folder/run-files.ts';
 import { objectOn, readLines } from './reader/lines.ts';
+import { LogTail } from './reader/log-tail.ts';
 import { type FoundRun, openRunFile } from './reader/run-folders.ts';
 import type { RunReader } from './reader/run-reader.ts';
 
@@ -27,11 +28,12 @@ const GONE = event('gone', {});
 
 /**
  * Events of a run as server-sent events: `metrics` (rows), `replaced` (read the metrics again), `row` (of the table of
- * runs), `files`, `gone`. The files are read once for all pages that show the run.
+ * runs), `files`, `log`, `gone`. The files are read once for all pages that show the run.
  */
 class WatchedRun {
   readonly #run: FoundRun;
   readonly #reader: RunReader;
+  readonly #log: LogTail;
   /** All streams, and those that have caught up. */
   readonly #members = new Set<PassThrough>();
   readonly #streams = new Set<PassThrough>();
@@ -49,6 +51,7 @@ class WatchedRun {
   constructor(run: FoundRun, reader: RunReader) {
     this.#run = run;
     this.#reader = reader;
+    this.#log = new LogTail(run);
     const look = () => this.#offset !== undefined && void this.#look();
     this.#timer = setInterval(look, LOOK_EVERY_MS);
     this.#notices = noticesOf(run.path, () => {
@@ -75,7 +78,8 @@ class WatchedRun {
       at = Math.max(offset, at + 1);
     }
     if (stream.destroyed) return;
-    stream.write(this.#row + this.#files);
+    const { lines } = this.#log;
+    stream.write(this.#row + this.#files + (lines.length === 0 ? '' : event('log', { lines, whole: true })));
     this.#streams.add(stream);
   }
 
@@ -99,7 +103,7 @@ class WatchedRun {
 
   async #lookNow(): Promise<void> {
     try {
-      const text = (await this.#newMetrics()) + (await this.#newFacts());
+      const text = (await this.#newMetrics()) + (await this.#newFacts()) + (await this.#newLines());
       const idle = performance.now() - this.#wroteAt > KEEP_OPEN_MS;
       if (text !== '' || idle) this.#send(text === '' ? ': still here\n\n' : text);
     } catch (error) {
@@ -131,6 +135,11 @@ class WatchedRun {
     this.#row = row;
     this.#files = files;
     return text;
+  }
+
+  async #newLines(): Promise<string> {
+    const news = await this.#log.refresh();
+    return news ? event('log', news) : '';
   }
 
   async #isBack(): Promise<boolean> {

@@ -58,6 +58,8 @@ export function writeSampleRun(root: string, id: string, run: SampleRun = {}): s
     if (step > 0 && step % RECORD_EVERY === 0) writeEpisodes(folder, 'train', step, run, 4);
   }
   writeFileSync(join(folder, 'metrics.jsonl'), rows.map(row => `${row}\n`).join(''));
+  const said = rows.map((_, i) => `${time(i)} training ${i}/${rows.length}\n`);
+  writeFileSync(join(folder, 'log.txt'), said.join(''));
   writeFileSync(join(folder, 'groups.jsonl'), groups.map(row => `${JSON.stringify(row)}\n`).join(''));
   writeFileSync(
     join(folder, 'tokens.jsonl'),

@@ -20,6 +20,7 @@ const VIEWS = [
   [EPISODE, '.token.amount'],
   ['#/run/lake-1/filter', '.plane circle'],
   ['#/run/lake-1/system', '.uplot canvas'],
+  ['#/run/lake-1/log', 'main .code-box'],
   ['#/run/lake-1/settings', 'tbody td'],
   ['#/compare?runs=lake-1,lake-2', '.uplot canvas'],
   ['#/leaderboard', 'tbody a'],

@@ -144,5 +144,5 @@ function detailOf(id: string, format: string, names: readonly string[]): RunDeta
     ...{ validations: [], last_error: null },
     run: { name: id, format, recipe: [], advantage: '', seed: 0, model: '', parameters: null, tags: [] },
   };
-  return { row, folder: '', notes: [], config: null, metrics: [], offset: 0, files };
+  return { row, folder: '', notes: [], log: [], config: null, metrics: [], offset: 0, files };
 }

@@ -1,5 +1,6 @@
 import { listText } from '../../compute/list-text.ts';
 import { Series, type SeriesPoints } from '../../compute/series.ts';
+import type { LogNews } from '../../server/reader/log-tail.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import type { TrajectoryFile } from '../../server/reader/trajectories.ts';
@@ -12,6 +13,9 @@ const MAX_RETRY_MS = 60_000;
 
 /** Points of a metric that stay in memory, as many as the server sends; a page may be open for days. */
 const MAX_POINTS = 2048;
+
+/** Lines of the log that stay. */
+const LOG_LINES = 200;
 
 /** Characters of names in the address of one request; servers reject addresses of 16 KiB. */
 const MAX_NAMES_LENGTH = 4000;
@@ -171,6 +175,10 @@ export class RunStore {
       this.detail = { ...this.detail, row: data as RunRow, notes: (data as RunRow).notes ?? [] };
     }
     if (name === 'files') this.detail = { ...this.detail, files: data as TrajectoryFile[] };
+    if (name === 'log') {
+      const { lines, whole } = data as LogNews;
+      this.detail = { ...this.detail, log: whole ? lines : [...this.detail.log, ...lines].slice(-LOG_LINES) };
+    }
     if (name === 'metrics') this.#append(data as { rows: Record<string, unknown>[]; offset: number });
     if (name === 'replaced') {
       this.#series.clear();

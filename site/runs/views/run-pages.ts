@@ -14,6 +14,7 @@ const NAMES: { readonly [view in RunView]: string } = {
   episode: 'Episode',
   filter: 'Filter',
   system: 'System',
+  log: 'Log',
   settings: 'Settings',
 };
 
@@ -25,6 +26,7 @@ const VIEWS: { readonly [view in RunView]: Load<RunViewProps> } = {
   episode: async () => (await import('./episode-view.ts')).EpisodeView,
   filter: async () => (await import('./filter-view.ts')).FilterView,
   system: async () => (await import('./system-view.ts')).SystemView,
+  log: async () => (await import('./log-view.ts')).LogView,
   settings: async () => (await import('./settings-view.ts')).SettingsView,
 };
 

@@ -3,7 +3,12 @@ import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
-import { type EndMeanings, type GroupsRow, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import {
+  type EndMeanings,
+  type GroupsRow,
+  type LogLine,
+  RUN_FILES,
+} from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
@@ -13,6 +18,7 @@ import { downsampled, Series, type SeriesPoints } from '../../compute/series.ts'
 import { RunControl } from './control.ts';
 import { GrowingFile } from './growing-file.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
+import { LogTail } from './log-tail.ts';
 import { readConfig } from './run-config.ts';
 import { type FoundRun, RunFolders, readRunJson } from './run-folders.ts';
 import {
@@ -41,6 +47,8 @@ export interface RunDetail {
   /** Path of the run folder as a shell takes it where the server was started; absolute for a folder elsewhere. */
   readonly folder: string;
   readonly notes: readonly { readonly time: string; readonly text: string }[];
+  /** The last lines of the log, oldest first. */
+  readonly log: readonly LogLine[];
   readonly config: unknown;
   /** Meaning of each `ended_by`, by tag; absent in runs of older versions. */
   readonly ends?: EndMeanings;
@@ -136,17 +144,20 @@ export class RunReader {
   async run(id: string): Promise<RunDetail | undefined> {
     const run = await this.find(id);
     if (!run) return undefined;
+    const log = new LogTail(run);
     const [row, text, status, files, metrics] = await Promise.all([
       this.row(run),
       readConfig(run),
       readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status),
       this.#trajectories.files(run),
       this.table(run),
+      log.refresh(),
     ]);
     return {
       row,
       folder: shellWord(shownPath(run.path)),
       notes: row.notes ?? [],
+      log: log.lines,
       config: yamlOf(text),
       ...endsIn(status),
       metrics: metrics.names,
