@@ -103,7 +103,7 @@ const MAX_ROWS = 200;
 export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] }) {
   const first = Math.max(0, moves.length - MAX_ROWS);
   const rows = moves.slice(first).map((move, index) => ({ move, step: first + index + 1 }));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Steps taken">
+  return html`<div class="scroll steps-taken" tabindex="0" role="region" aria-label="Steps taken">
     <table>
       <thead><tr>
         <th scope="col" class="number">Step</th><th scope="col">Action</th><th scope="col" class="number">Reward</th>

@@ -90,6 +90,20 @@ t.test(
     const theorem = (await page.locator('.proof pre').first().boundingBox())!;
     const goal = (await page.locator('.proof .goal').first().boundingBox())!;
     t.ok(goal.x >= theorem.x + theorem.width, 'the goal is next to its theorem on a screen');
+    await page.goto(`${origin}/#/play/SearchQA-v0?seed=7`);
+    await seeBoardOf(page, 'SearchQA-v0');
+    await page.getByRole('textbox', { name: 'Action' }).fill('search[the painter of The Crooked Garden]');
+    await page.getByRole('button', { name: 'Send' }).click();
+    const steps = page.getByRole('region', { name: 'Steps taken' });
+    await steps.locator('tbody tr').waitFor();
+    t.equal(await steps.evaluate(each => each.scrollWidth - each.clientWidth), 0, 'a long action is cut');
+    for (const game of ['Spatial-v0', 'TextHousehold-v0']) {
+      await page.goto(`${origin}/#/play/${game}?seed=7`);
+      await seeBoardOf(page, game);
+      await page.setViewportSize({ width: 768, height: 1024 });
+      const state = (await page.locator('.state').boundingBox())!;
+      t.ok(state.height <= 360, `${game}: ${state.height} px above the field`);
+    }
   },
 );
 

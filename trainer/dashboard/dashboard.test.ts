@@ -3,6 +3,7 @@ import { join, relative } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import { RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
+import { ATIF_DOCUMENT } from '../../site/compute/formats/samples.test-data.ts';
 import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
 import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 import { allDiagnostics, openPage, serveDashboard, serveFiles } from './dashboard.test-data.ts';
@@ -768,6 +769,19 @@ t.test('an export of six runs is 200 files at most, and opens from any web serve
     buffer: Buffer.from('{"input": "a", "output": "b", "score": 1}\n'),
   });
   await page.getByText('1 episode of 1').waitFor();
+  await page.goto(`${origin}/#/?q=lake-1`);
+  await page.getByLabel('Files of trajectories').setInputFiles({
+    name: 'trajectory.json',
+    mimeType: 'application/json',
+    buffer: Buffer.from(JSON.stringify(ATIF_DOCUMENT)),
+  });
+  await page.locator('a[href*="/episode?"]').first().click();
+  await page.locator('.turn-strip').waitFor();
+  t.equal(
+    await page.getByText('return', { exact: true }).count(),
+    0,
+    'what has no return has no place for one',
+  );
 });
 
 t.test('the dashboard stays on this machine and answers to its names only', async t => {
