@@ -29,6 +29,12 @@ async function play(ask: Ask, envId: string, actions: readonly (string | number)
   return { id: session.session_id, observations, act };
 }
 
+t.test('a session that is not there has its error, and nothing to replay', { skip }, async t => {
+  const { page } = await openPlayground(t, '#/watch/nothing');
+  await page.getByText('No such session').waitFor();
+  t.equal(await page.getByRole('button', { name: 'Replay' }).count(), 0);
+});
+
 t.test('a card says how its episode ended, in the words of its environment', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/watch');
   await page.getByText('No session is open here.').waitFor();

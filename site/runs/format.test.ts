@@ -1,5 +1,5 @@
 import t from 'tap';
-import { short, timeLeft } from './format.ts';
+import { short, signed, timeLeft } from './format.ts';
 
 t.test('a number is short at any size', t => {
   const values = [null, Number.NaN, 0, 0.00001, -0.5, 12_345, 1e9, 1e31, -1.7e308];
@@ -25,4 +25,8 @@ t.test('the time that is left is as fine as an estimate', t => {
     'about 2.5 d left',
   ]);
   t.end();
+});
+
+t.test('a change has its sign, unless it is none', async t => {
+  t.same([0.5, -1.2, 0, -0.001].map(signed), ['+0.50', '−1.20', '0.00', '0.00']);
 });

@@ -29,7 +29,8 @@ export function short(value: number | null): string {
 
 /** `+0.50` or `−1.20`. */
 export function signed(value: number): string {
-  return `${value > 0 ? '+' : '−'}${Math.abs(value).toFixed(2)}`;
+  const size = Math.abs(value).toFixed(2);
+  return Number(size) === 0 ? size : `${value > 0 ? '+' : '−'}${size}`;
 }
 
 /** `1 h 02 min`, `3 min 20 s` or `45 s`. */

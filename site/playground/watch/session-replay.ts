@@ -186,7 +186,9 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
     <h1 tabindex="-1">${environment?.title ?? 'Session'}</h1>
     <p class="fine">${environment && html`<code>${environment.env_id}</code> session <code>${sessionId}</code>`}</p>
     <${ProblemNote} problem=${problem} />
-    <div class="stack columns">
+    ${
+      (session || !problem) &&
+      html`<div class="stack columns">
       <div class="panel play">
         ${situation && html`<${Figures} situation=${situation} /><${BoardPlace} situation=${situation} />`}
         <div class="pair slider"><label for="${id}-step">Step</label>
@@ -209,7 +211,8 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
           <div class="panel-head"><h2 id="replay-steps">Steps up to here</h2></div><${Transcript} moves=${moves} /></section>
         ${situation && html`<${ObservationText} situation=${situation} /><${InfoBox} situation=${situation} />`}
       </div>
-    </div>
+    </div>`
+    }
   </section>`;
 }
 

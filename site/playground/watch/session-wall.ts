@@ -154,7 +154,7 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
       <p class="fine" role="status">${sessions ? countText(sessions) : 'Asking the server …'}</p>
     </form>
     ${problem !== undefined && html`<p class="note bad problem" role="alert">${problem}</p>`}
-    <div ref=${place}>${shown.sessions && cardsOf(shown.sessions)}</div>
+    <div ref=${place} class="stack">${shown.sessions && cardsOf(shown.sessions)}</div>
   </section>`;
 
   function cardsOf({ cards, open }: NonNullable<typeof sessions>) {
