@@ -217,7 +217,7 @@ t.test(
       });
       const player = { id, replies: [], asked: undefined };
       const repeated = await step(again.ask, player, { key: 'k11', action: 'Down' });
-      t.same(repeated.body, seen, 'request keys are known');
+      t.match(repeated.body, seen, 'request keys are known, though a reply may have more than then');
       t.match(await step(again.ask, player, { key: 'k12', action: 'Left' }), {
         status: 200,
         body: { step: Number(seen.step) + 1 },

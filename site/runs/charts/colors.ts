@@ -1,9 +1,11 @@
-const DARK = matchMedia('(prefers-color-scheme: dark)');
+let darkQuery: MediaQueryList | undefined;
+/** Asked when first needed: tests load this file outside a browser. */
+const dark = (): MediaQueryList => (darkQuery ??= matchMedia('(prefers-color-scheme: dark)'));
 /** Cached colors of a theme: reading them for each chart makes the browser compute all styles again. */
 const known = { theme: '', values: new Map<string, string>() };
 
 function fromStyles(name: string, read: () => string): string {
-  const theme = `${document.documentElement.dataset.theme} ${DARK.matches}`;
+  const theme = `${document.documentElement.dataset.theme} ${dark().matches}`;
   if (known.theme !== theme) {
     known.theme = theme;
     known.values.clear();
@@ -35,11 +37,11 @@ export function color(name: string): string {
  * @returns stops that
  */
 export function onTheme(listener: () => void): () => void {
-  DARK.addEventListener('change', listener);
+  dark().addEventListener('change', listener);
   const observer = new MutationObserver(listener);
   observer.observe(document.documentElement, { attributes: true, attributeFilter: ['data-theme'] });
   return () => {
     observer.disconnect();
-    DARK.removeEventListener('change', listener);
+    dark().removeEventListener('change', listener);
   };
 }
