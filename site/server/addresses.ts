@@ -8,6 +8,8 @@ export interface SiteAddresses {
   readonly trainer: string;
   /** True if trainers can be controlled, with a token. */
   readonly control?: true;
+  /** True if checkpoints of runs can be asked, with the same token. */
+  readonly checkpoints?: true;
   /** True if the data is stored in files next to the page. */
   readonly exported?: true;
 }

@@ -6,6 +6,7 @@ import { listenOnPort } from '../../shared/http/free-port.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
+import { CheckpointProcesses } from './processes/checkpoint-processes.ts';
 import { INTERRUPTED_STATUS, stopRequests } from './processes/stop-signal.ts';
 
 /** Default port, above that of the environment server. */
@@ -68,6 +69,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
   const controlToken = randomBytes(24).toString('base64url');
   const app = await createDashboard({
     ...{ runs: resolve(runs), server, leaderboard, signed, host, allowedHosts, controlToken },
+    checkpoints: new CheckpointProcesses(server),
   });
   const stopped = Promise.withResolvers<void>();
   using _requests = stopRequests(stopped.resolve);
@@ -75,7 +77,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     app.listen({ host, port }),
   );
   console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C stops it)`);
-  console.log(`to control trainers from there: ${address}/runs/?token=${controlToken}`);
+  console.log(`to control trainers and ask checkpoints from there: ${address}/runs/?token=${controlToken}`);
   await stopped.promise;
   await app.close();
   return 0;

@@ -10,6 +10,7 @@ import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
 import { addDashboard } from '../../site/server/routes.ts';
+import { addCheckpointRoute, type Checkpoints } from './checkpoint-route.ts';
 
 export interface DashboardSettings {
   /** Folder of run folders. */
@@ -22,6 +23,8 @@ export interface DashboardSettings {
   readonly signed?: SignedSettings;
   /** Token for controlling trainers; absent where nobody may. */
   readonly controlToken?: string;
+  /** Checkpoints that the holder of that token may ask. */
+  readonly checkpoints?: Checkpoints;
   readonly host: string;
   /** Accepted `Host` names besides this machine's, separated by commas. */
   readonly allowedHosts: string;
@@ -44,7 +47,7 @@ class HostRefused extends Error {
  * @throws Error for an address that others can reach
  */
 export async function createDashboard(settings: DashboardSettings): Promise<FastifyInstance> {
-  const { runs, server, leaderboard, signed, host, controlToken } = settings;
+  const { runs, server, leaderboard, signed, host, controlToken, checkpoints } = settings;
   if (!isLoopback(host)) {
     throw new Error(
       `the dashboard has no tokens and listens on this machine only, not on ${host}; ` +
@@ -62,14 +65,22 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
   await app.register(async pages => {
     await securePages(pages);
     pages.get('/', (_request, reply) => reply.redirect('runs/'));
+    const reader = new RunReader(runs, leaderboard, signed);
+    const denies =
+      controlToken === undefined
+        ? undefined
+        : (request: FastifyRequest) => tokenProblem(request, controlToken);
     addDashboard(pages, {
-      ...(controlToken === undefined
-        ? {}
-        : { deniesControl: request => tokenProblem(request, controlToken) }),
-      reader: new RunReader(runs, leaderboard, signed),
-      site:
-        server === undefined ? { server: null, api: null } : { server: slashed(server), api: '../server/' },
+      ...(denies ? { deniesControl: denies } : {}),
+      reader,
+      site: {
+        ...(server === undefined
+          ? { server: null, api: null }
+          : { server: slashed(server), api: '../server/' }),
+        ...(denies && checkpoints ? { checkpoints: true } : {}),
+      },
     });
+    if (denies && checkpoints) addCheckpointRoute(pages, { reader, checkpoints, denies });
     if (server !== undefined) addServerProxy(pages, slashed(server));
   });
   return app;
@@ -80,7 +91,8 @@ function tokenProblem({ headers }: FastifyRequest, token: string) {
   const given = /^bearer (.+)$/i.exec(headers.authorization ?? '')?.[1] ?? '';
   const digest = (text: string) => hash('sha256', text, 'buffer');
   if (timingSafeEqual(digest(given), digest(token))) return undefined;
-  const detail = 'controlling a trainer needs the token that the dashboard printed when it started';
+  const detail =
+    'controlling a trainer or a checkpoint needs the token that the dashboard printed when it started';
   return { status: 401, detail } as const;
 }
 

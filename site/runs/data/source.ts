@@ -1,4 +1,5 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
+import type { CheckpointRequest } from '../../../shared/run-folder/checkpoint-request.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import { ask, failureOf, type RequestOptions, setToken, textOfReply } from '../../components/request.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
@@ -19,6 +20,11 @@ export interface Source {
    * @throws ServerAway, RequestFailed
    */
   control(id: string, command: ControlCommand): Promise<void>;
+  /**
+   * Asks the newest checkpoint of a run.
+   * @throws ServerAway, RequestFailed
+   */
+  checkpoint<T>(id: string, request: CheckpointRequest): Promise<T>;
   /** Sets the token of later requests, while the tab is open. */
   setToken(token: string): void;
   /**
@@ -81,6 +87,8 @@ function liveSource(site: SiteAddresses): OwnSource {
     annotate: (id, annotations) =>
       readJson(`api/annotations${searchOf({ id })}`, { method: 'PUT', body: annotations }),
     control: (id, command) => readJson(`api/control${searchOf({ id })}`, { method: 'POST', body: command }),
+    checkpoint: (id, request) =>
+      readJson(`api/checkpoint${searchOf({ id })}`, { method: 'POST', body: request }),
     setToken,
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
@@ -100,6 +108,9 @@ async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
     },
     async control() {
       throw new Error('These pages are files: there is no trainer behind them.');
+    },
+    async checkpoint() {
+      throw new Error('These pages are files: there is no checkpoint behind them.');
     },
     setToken() {},
     async live() {},

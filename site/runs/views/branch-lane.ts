@@ -1,5 +1,6 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
+import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
 import { formatValue, namedAction } from '../../player/format.ts';
@@ -15,18 +16,20 @@ import { Arrow } from './turn-words.ts';
 export interface Branch {
   /** Turn before which it branches off. */
   readonly turn: number;
-  /** `hand`, or the reference policy that plays. */
+  /** `hand`, `checkpoint`, or the reference policy that plays. */
   readonly by: string;
+  /** The checkpoint's part of the game. */
+  readonly played?: PlayOnReply;
   readonly session: PlaySession;
 }
 
-interface BranchStart extends Pick<Branch, 'turn' | 'by'> {
+interface BranchStart extends Pick<Branch, 'turn' | 'by' | 'played'> {
   readonly episode: EpisodeRecord;
   readonly config?: object;
 }
 
 /** Opens a session of an episode's level, and continues from before a turn. */
-export function openBranch(source: Source, { episode, config, turn, by }: BranchStart) {
+export function openBranch(source: Source, { episode, config, turn, by, played }: BranchStart) {
   const actions = episode.turns.slice(0, turn).flatMap(each => each.actions);
   const server = batchServer(
     async items => (await source.post<{ results: readonly BatchReply[] }>('v1/batch', { items })).results,
@@ -40,13 +43,13 @@ export function openBranch(source: Source, { episode, config, turn, by }: Branch
       seed: episode.seed ?? undefined,
       dynamicsSeed: episode.dynamics_seed,
       config: config as { readonly [name: string]: Json } | undefined,
-      actions,
+      actions: [...actions, ...(played?.actions ?? [])],
     });
-    if (by === 'hand') return;
+    if (by === 'hand' || played) return;
     session.store.dispatch({ type: 'policy', policy: by, speed: 'fast' });
     await session.playOn();
   };
-  return { branch: { turn, by, session }, played: play() };
+  return { branch: { turn, by, session, played }, ended: play() };
 }
 
 interface LaneProps {
@@ -58,7 +61,7 @@ interface LaneProps {
 
 /** The branch in its lane: its steps since the episode, and the player. */
 export function BranchLane({ branch, close, server }: LaneProps) {
-  const { session, turn, by } = branch;
+  const { session, turn, by, played } = branch;
   const place = useRef<HTMLElement>(null);
   const { state } = session.store;
   const { episode, focusRequests } = state;
@@ -82,10 +85,12 @@ export function BranchLane({ branch, close, server }: LaneProps) {
       : 'ended without success'
     : state.isOpening || state.isPolicyPlaying
       ? 'playing …'
-      : 'open';
+      : played
+        ? `${moves.length === 0 ? 'no valid action' : 'not over'} within its turns`
+        : 'open';
   const link = episode && `${server}#/watch/${encodeURIComponent(episode.session.session_id)}`;
   return html`<section ref=${place} class="panel branch" aria-label="Branch" onKeyDown=${press}>
-    <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : `the ${by} player`}</h2>
+    <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : played ? `the checkpoint of step ${played.step}` : `the ${by} player`}</h2>
       <span class="fine" role="status">${standing}, return from here ${short(totalReward({ moves }))}</span>
       <span class="row tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
     <ol class="row branch-actions">${moves.map(({ action, reward }, i) => {

@@ -1,30 +1,43 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
-import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import { html } from '../../components/html.ts';
 import { useEvent } from '../../components/store.ts';
+import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
 import type { RunViewProps } from './run-view-props.ts';
+import { isLocked, TokenForm } from './token-form.ts';
+
+/** The player that is not in the page or on the environment server. */
+const CHECKPOINT = 'checkpoint';
 
 /** The branch of an episode, and its actions. */
-export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) {
+export function useBranch(store: RunViewProps['store'], { episode, file, index }: EpisodeReply) {
   const source = useSource();
   const [branch, setBranch] = useState<Branch>();
   const [problem, setProblem] = useState<unknown>();
+  const [isWaiting, setWaiting] = useState(false);
   const lane = useRef<typeof import('./branch-lane.ts')>(undefined);
   const nothing = useMemo(() => new EventTarget(), []);
   useEvent(branch?.session.store ?? nothing, 'change');
-  const { api, server } = source.site;
+  const { api, server, checkpoints } = source.site;
   const config = store.detail!.row.run.tags.find(({ tag }) => tag === episode.tag)?.config;
+  const playedOn = (turn: number) => {
+    setWaiting(true);
+    return source
+      .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn })
+      .finally(() => setWaiting(false));
+  };
   const open = async (turn: number, by: string) => {
     setProblem(undefined);
     try {
       // The player is loaded when it is first needed.
       lane.current ??= await import('./branch-lane.ts');
       branch?.session.stop();
-      const opened = lane.current.openBranch(source, { episode, config, turn, by });
+      const played = by === CHECKPOINT ? await playedOn(turn) : undefined;
+      const opened = lane.current.openBranch(source, { episode, config, turn, by, played });
       setBranch(opened.branch);
-      await opened.played;
+      await opened.ended;
     } catch (error) {
       setProblem(error);
     }
@@ -39,8 +52,11 @@ export function useBranch(store: RunViewProps['store'], episode: EpisodeRecord) 
     available: api !== null && server !== null,
     branch,
     View: lane.current?.BranchLane,
-    error: error?.message,
-    busy: state !== undefined && (state.isOpening || state.isPolicyPlaying),
+    error,
+    busy: isWaiting || (state !== undefined && (state.isOpening || state.isPolicyPlaying)),
+    isWaiting,
+    hasCheckpoint: checkpoints === true && episode.format === undefined,
+    forget: () => setProblem(undefined),
     open,
     close,
     server,
@@ -51,15 +67,21 @@ export type BranchState = ReturnType<typeof useBranch>;
 
 /** Buttons that branch off before a turn. */
 export function BranchControls({ state, turn }: { readonly state: BranchState; readonly turn: number }) {
-  const { available, busy, open, error, branch } = state;
+  const { available, busy, open, error, branch, isWaiting, hasCheckpoint, forget } = state;
   if (!available) return null;
   const references = branch?.session.store.state.environment?.references.map(({ name }) => name);
   return html`<div class="row" role="group" aria-label="Branch here">
     <span class="fine">Branch from before turn ${turn + 1}, play on by</span>
-    <span class="row tight">${['hand', ...(references ?? ['optimal'])].map(
+    <span class="row tight">${[
+      'hand',
+      ...(references ?? ['optimal']),
+      ...(hasCheckpoint ? [CHECKPOINT] : []),
+    ].map(
       way =>
         html`<button key=${way} type="button" class="small" disabled=${busy} aria-keyshortcuts=${way === 'hand' ? 'b' : undefined} onClick=${() => open(turn, way)}>${way}</button>`,
     )}</span>
-    ${error && html`<span class="fine outcome field-error" role="alert">${error}</span>`}
+    <span class="fine" role="status">${isWaiting ? 'The checkpoint loads and plays …' : ''}</span>
+    ${error && html`<span class="fine outcome field-error" role="alert">${error.message}</span>`}
+    ${isLocked(error) && html`<${TokenForm} onToken=${forget} />`}
   </div>`;
 }

@@ -1,14 +1,13 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/control.ts';
 import { html } from '../../components/html.ts';
-import { RequestFailed } from '../../components/request.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { useSource } from '../data/hooks.ts';
 import { Panel } from './parts.ts';
+import { isLocked, TokenForm } from './token-form.ts';
 
 /** Milliseconds in which a second click stops the run. */
 const CONFIRM_MS = 5000;
-const UNAUTHORIZED = 401;
 const LABELS: { readonly [key in (typeof SCHEDULE_KEYS)[number]]: string } = {
   validate_every: 'Validate every … steps',
   checkpoint_every: 'Checkpoint every … steps',
@@ -43,8 +42,7 @@ export function RunControls({ row }: { readonly row: RunRow }) {
       await source.control(row.id, { id, session, action, ...(schedule ? { schedule } : {}) });
       setState({ text: 'Sent. The notes of the trainer say when it is done.' });
     } catch (error) {
-      const isLocked = error instanceof RequestFailed && error.problem.status === UNAUTHORIZED;
-      setState({ error: (error as Error).message, isLocked });
+      setState({ error: (error as Error).message, isLocked: isLocked(error) });
     }
   };
   const apply = (event: SubmitEvent) => {
@@ -57,11 +55,6 @@ export function RunControls({ row }: { readonly row: RunRow }) {
     if (changes.length === 0) return setState({ error: 'Write a number into one of the fields first.' });
     void send('schedule', Object.fromEntries(changes) as Schedule);
   };
-  const unlock = (event: SubmitEvent) => {
-    event.preventDefault();
-    source.setToken(String(new FormData(event.currentTarget as HTMLFormElement).get('token')));
-    setState({ text: 'Press the button again.' });
-  };
   return html`<${Panel} title="Control the trainer">
     <div class="row low controls">
       <button type="button" disabled=${state.isBusy} onClick=${() => send('checkpoint')}>Save a checkpoint</button>
@@ -72,10 +65,7 @@ export function RunControls({ row }: { readonly row: RunRow }) {
       <button type="submit" disabled=${state.isBusy}>Apply</button>
     </form>
     ${state.error !== undefined && html`<p class="fine outcome field-error" role="alert">${state.error}</p>`}
-    ${
-      state.isLocked &&
-      html`<form class="row low controls" onSubmit=${unlock}><label class="field grow"><span>Token</span><input type="password" name="token" autocomplete="off" required /></label><button type="submit">Use it</button></form>`
-    }
+    ${state.isLocked && html`<${TokenForm} onToken=${() => setState({ text: 'Press the button again.' })} />`}
     <p class="fine" role="status">${state.text ?? 'Stop is Ctrl-C: it ends with a checkpoint. Changes hold until the run ends.'}</p>
   <//>`;
 }

@@ -24,7 +24,7 @@ const UNLIKELY = 0.03;
 const MAX_ENTROPY = 2;
 const MAX_ADVANTAGE = 2;
 /** Responses up to this many tokens show each one's number below it. */
-const FEW_TOKENS = 24;
+export const FEW_TOKENS = 24;
 
 type Field = 'log_probs' | 'entropies' | 'advantages' | 'values' | 'returns' | 'versions' | 'mask';
 const FIELDS: { readonly [tint in Tint]: Field } = {

@@ -4,6 +4,7 @@ import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
 import { counted } from '../format.ts';
 import { AskHere } from './ask-here.ts';
+import { AskNow } from './ask-now.ts';
 import { BranchControls, type BranchState } from './branch.ts';
 import { Select } from './parts.ts';
 import {
@@ -38,6 +39,8 @@ interface TurnPanelProps {
   readonly branch: BranchState;
   /** Folder of the run, for commands. */
   readonly folder: string;
+  /** Id of the run. */
+  readonly id: string;
 }
 
 /** The chosen turn: its observation, response and actions, with the chosen token next to them. */
@@ -51,9 +54,10 @@ export function TurnPanel({
   onTint,
   branch,
   folder,
+  id,
 }: TurnPanelProps) {
   const { episode, texts } = reply;
-  const { trainer, exported } = useSource().site;
+  const { trainer, exported, checkpoints } = useSource().site;
   const turn = episode.turns[at];
   const sample = episode.samples[turn.sample];
   const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
@@ -96,7 +100,7 @@ export function TurnPanel({
             : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
         <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
-        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]} />`}
+        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]}>${checkpoints && html`<${AskNow} key=${`${reply.file} ${reply.index} ${at}`} id=${id} file=${reply.file} index=${reply.index} turn=${at} />`}<//>`}
       </div>
     </section>
     ${

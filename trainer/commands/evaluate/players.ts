@@ -24,6 +24,7 @@ import { openTinker } from '../../training/setup/open-tinker.ts';
 import {
   openRunContext,
   openTextRunContext,
+  type RunContext,
   sampledAgent,
   type TextRunContext,
 } from '../../training/setup/run-context.ts';
@@ -83,7 +84,11 @@ export async function openPlayer(name: string, parts: PlayerParts): Promise<Play
   return name === ENDPOINT ? endpointPlayer(parts) : referencePlayer(name, parts);
 }
 
-async function policyPlayer(folder: string, { settings, note, stop }: PlayerParts): Promise<Player> {
+/** Opens the player of a folder with weights. */
+export async function policyPlayer(
+  folder: string,
+  { settings, note, stop }: Omit<PlayerParts, 'checkpoint'>,
+): Promise<Player & { readonly context: RunContext }> {
   await findServerSoon(settings, note, stop);
   await using opened = new AsyncDisposableStack();
   const context = opened.use(closing(await openRunContext(settings, folder, note, stop)));

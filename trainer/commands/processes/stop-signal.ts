@@ -6,6 +6,8 @@ export const INTERRUPTED_STATUS = 130;
  * well.
  */
 const BURST_MS = 1000;
+/** True for a program that a parent process started with a channel. */
+const HAD_CHANNEL = process.connected;
 
 /** A program's stop signal; disposing of it restores the default effect of the process's signals. */
 export interface StopRequests extends Disposable {
@@ -34,6 +36,8 @@ export function stopRequests(onFirst: () => void, onAgain: () => void = endNow):
   };
   for (const name of STOP_SIGNALS) process.on(name, onSignal);
   if (process.connected) process.once('disconnect', stop);
+  // The parent ended while the program was loading.
+  else if (HAD_CHANNEL) setImmediate(stop);
   // Listening would keep the program alive as long as its parent.
   process.channel?.unref();
   return {

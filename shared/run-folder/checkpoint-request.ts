@@ -1,0 +1,57 @@
+import type { Json } from '../json.ts';
+
+export const CHECKPOINT_ACTIONS = ['ask', 'play_on'] as const;
+
+/** A request of a page to the newest checkpoint of a run, about the state before a turn of a stored episode. */
+export interface CheckpointRequest {
+  /** `ask` samples responses to the prompt of the turn, `play_on` plays the episode on from there. */
+  readonly action: (typeof CHECKPOINT_ACTIONS)[number];
+  /** Trajectory file without its ending, e.g. `train-000010`, and the number of the episode in it, from 0. */
+  readonly file: string;
+  readonly index: number;
+  /** From 0. */
+  readonly turn: number;
+}
+
+/** A sampled response. */
+export interface CheckpointAnswer {
+  readonly text: string;
+  /** Text and log-probability of each sampled token. */
+  readonly tokens: readonly (readonly [text: string, logProb: number])[];
+  /** True where the limit on tokens ended it. */
+  readonly isCut: boolean;
+}
+
+export interface AskReply {
+  /** Step of the checkpoint. */
+  readonly step: number;
+  readonly answers: readonly CheckpointAnswer[];
+}
+
+export interface PlayOnReply {
+  readonly step: number;
+  /** Actions of the turns that the checkpoint played, in order. */
+  readonly actions: readonly Json[];
+}
+
+/** Largest request in bytes. */
+export const MAX_CHECKPOINT_REQUEST_BYTES = 1024;
+const MAX_NUMBER = 1_000_000_000;
+
+/** The fault of a value that should be a request; undefined when it is valid. */
+export function checkpointProblem(value: unknown): string | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return 'the request must be a JSON object';
+  const { action, file, index, turn, ...others } = value as { readonly [key: string]: unknown };
+  const [unknown] = Object.keys(others);
+  if (unknown !== undefined)
+    return `\`${unknown.slice(0, 100)}\`: unknown key; known here: action, file, index, turn`;
+  if (!CHECKPOINT_ACTIONS.some(known => known === action))
+    return `\`action\` must be one of ${CHECKPOINT_ACTIONS.join(', ')}`;
+  if (typeof file !== 'string') return '`file` must be the name of a trajectory file, e.g. train-000010';
+  for (const [name, number] of Object.entries({ index, turn })) {
+    if (!Number.isInteger(number) || Number(number) < 0 || Number(number) > MAX_NUMBER)
+      return `\`${name}\` must be a whole number from 0 to ${MAX_NUMBER}`;
+  }
+  return undefined;
+}
