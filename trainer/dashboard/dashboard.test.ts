@@ -111,6 +111,40 @@ t.test('the head of a run with a long name keeps its parts apart on a phone', { 
   }
 });
 
+t.test('links within a line of an episode are 24 px high on a phone', { skip }, async t => {
+  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()) });
+  const page = await openPage(t, `${origin}/runs/${EPISODE}`, { viewport: { width: 390, height: 844 } });
+  const least = page.getByRole('button', { name: 'least likely token' });
+  await least.waitFor();
+  const links = [...(await page.getByRole('navigation', { name: 'Position' }).locator('a').all()), least];
+  t.equal(links.length, 4);
+  for (const link of links) {
+    const { height } = (await link.boundingBox())!;
+    t.ok(height >= 24, `${height} px: ${await link.textContent()}`);
+  }
+});
+
+t.test('a comparison of runs of different lengths names what its legend shows', { skip }, async t => {
+  const root = t.testdir();
+  writeSampleRun(root, 'long');
+  writeSampleRun(root, 'short', { seed: 2, steps: 10 });
+  const origin = await serveDashboard(t, { runs: root });
+  const page = await openPage(t, `${origin}/runs/#/compare?runs=long,short&seeds=apart`);
+  await page
+    .locator('.u-legend', { hasText: /step\s*last/ })
+    .first()
+    .waitFor();
+  await page.locator('.u-over').first().hover();
+  await page
+    .locator('.u-legend', { hasText: /step\s*\d/ })
+    .first()
+    .waitFor();
+  for (const select of await page.locator('main select').all()) {
+    const { width } = (await select.boundingBox())!;
+    t.ok(width <= 272, `${width} px for a select`);
+  }
+});
+
 t.test('a long table of runs keeps its columns on a phone, above and below', { skip }, async t => {
   const root = t.testdir();
   for (let seed = 0; seed < 60; seed++) writeSampleRun(root, `lake-${seed}`, { seed, steps: 1 });

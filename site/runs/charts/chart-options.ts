@@ -72,7 +72,8 @@ const strokeOf = ({ color: number }: Curve, i: number): string =>
 function seriesOf({ curves, stacked, format = short, ...props }: ChartProps) {
   const weight = smoothing({ curves, ...props });
   const back = weight > 0 ? 1 : 0;
-  const series: uPlot.Series[] = [{ label: props.view?.axis ?? 'step' }];
+  const position = (_: uPlot, at: number | null) => at?.toLocaleString('en-US') ?? 'last';
+  const series: uPlot.Series[] = [{ label: props.view?.axis ?? 'step', value: position }];
   const bands: uPlot.Band[] = [];
   const mains: number[] = [];
   const hidden = { class: 'band', points: { show: false }, spanGaps: true };

@@ -23,6 +23,8 @@ import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './t
 
 /** Longest expected answer on one line. */
 const MAX_ANSWER_LENGTH = 200;
+/** A link within a line that a finger can hit: 24 px high. */
+const TARGET = 'padding-block: 5px';
 
 /** One episode: its end, its turns, the chosen turn in detail, and the rest of its group. */
 export function EpisodeView({ store, address }: RunViewProps) {
@@ -96,7 +98,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const end_ = episodeEnd(episode, meanings);
   const mark = successMark(episode.success);
   return html`<div class="row">
-      <nav class="fine grow" aria-label="Position"><a href="#/">Runs</a> / <a href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
+      <nav class="fine grow" aria-label="Position"><a style=${TARGET} href="#/">Runs</a> / <a style=${TARGET} href=${formatAddress({ view: 'overview', run: store.id })}>${store.id}</a> / <a style=${TARGET} href=${formatAddress({ view: 'episodes', run: store.id, query: { file } })}>${stepOf(file)}</a>${group.length > 1 ? ` / Group ${group_id} / Try ${memberAt(index) + 1}` : ''}</nav>
       <span class="row"><span class="fine">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k" aria-label="Episode before"><${Arrow} name="up" /></a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j" aria-label="Episode after"><${Arrow} name="down" /></a>` : null}
@@ -164,7 +166,7 @@ function Figures({ episode, weights, group, least, onLeast }: FiguresProps) {
     ${expected !== undefined && html`<div><dt>critic expected</dt><dd class="figure">${short(expected)}</dd></div>`}
     ${mean !== undefined && html`<div><dt>advantage${advantages.length > 0 ? ', mean' : ''}</dt><dd class="figure">${signed(mean)}</dd></div>`}
     ${group.some(({ success }) => success !== null) && group.length > 1 && html`<div><dt>of the group succeeded</dt><dd class="figure">${group.filter(({ success }) => success).length} <small>of ${group.length}</small></dd></div>`}
-    ${least && html`<div><dt><button type="button" class="link" onClick=${onLeast}>least likely token</button></dt><dd class="figure">${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
+    ${least && html`<div><dt><button type="button" class="link" style=${TARGET} onClick=${onLeast}>least likely token</button></dt><dd class="figure">${probability(least.logProb)} <small>turn ${least.turn + 1}</small></dd></div>`}
   </dl>`;
 }
 

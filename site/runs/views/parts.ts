@@ -100,7 +100,7 @@ interface SelectProps {
 export function Select({ label, inline, value, options, onChange }: SelectProps) {
   return html`<label class=${inline ? 'pair' : 'field'}>
     <span class="fine">${label}</span>
-    <select value=${value} onChange=${(event: Event) => onChange((event.currentTarget as HTMLSelectElement).value)}>
+    <select style="max-width: 17rem" value=${value} onChange=${(event: Event) => onChange((event.currentTarget as HTMLSelectElement).value)}>
       ${options.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`)}
     </select>
   </label>`;
