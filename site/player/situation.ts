@@ -103,7 +103,7 @@ const MAX_ROWS = 200;
 export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] }) {
   const first = Math.max(0, moves.length - MAX_ROWS);
   const rows = moves.slice(first).map((move, index) => ({ move, step: first + index + 1 }));
-  return html`<div class="scroll steps-taken" tabindex="0" role="region" aria-label="Steps taken">
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Steps taken">
     <table>
       <thead><tr>
         <th scope="col" class="number">Step</th><th scope="col">Action</th><th scope="col" class="number">Reward</th>
@@ -111,8 +111,8 @@ export function Transcript({ moves }: { readonly moves: readonly PlayedStep[] })
       </tr></thead>
       <tbody>${rows.reverse().map(
         ({ move, step }) =>
-          html`<tr key=${step}><td class="number">${step}</td><td class="cut">${formatValue(move.action, 0, MAX_CELL_LENGTH)}</td>
-              <td class="number">${formatNumber(move.reward)}</td><td>${remark(move)}</td></tr>`,
+          html`<tr key=${step}><td class="number">${step}</td><td class="cut" style="width: 100%; max-width: 0">${formatValue(move.action, 0, MAX_CELL_LENGTH)}</td>
+              <td class="number">${formatNumber(move.reward)}</td><td style="white-space: nowrap">${remark(move)}</td></tr>`,
       )}</tbody>
     </table>
     <p class="fine">${moves.length === 0 ? 'None yet.' : first > 0 && `${first} earlier ones are not shown.`}</p>

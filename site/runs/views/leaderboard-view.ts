@@ -78,7 +78,7 @@ function Row({ row }: { readonly row: LeaderboardRow }) {
   const number = (value: number | null, format: (value: number) => string) =>
     value === null ? '–' : format(value);
   return html`<tr>
-    <td class="cut">${row.run === undefined ? row.policy : html`<a href=${formatAddress({ view: 'overview', run: row.run })}>${row.policy}</a>`}</td>
+    <td class="cut" style="max-width: min(18rem, 35vw)">${row.run === undefined ? row.policy : html`<a href=${formatAddress({ view: 'overview', run: row.run })}>${row.policy}</a>`}</td>
     <td class="number">${number(row.size, short)}</td>
     <td class="number"><b class="large">${percent(row.success)}</b></td>
     <td class="cut">${intervalText(row)}</td>
