@@ -49,6 +49,7 @@ export class CheckpointProcesses implements Checkpoints {
   readonly #server: string | undefined;
   readonly #idleMs: number;
   #served: Served | undefined;
+  #ending: Promise<void> | undefined;
   #idle: NodeJS.Timeout | undefined;
   #isBusy = false;
   readonly #closed = new AbortController();
@@ -70,19 +71,12 @@ export class CheckpointProcesses implements Checkpoints {
       LOAD_MS + ANSWER_MS,
       async (checkpoint, stop) => {
         const served = await this.#serve(checkpoint);
-        const url = await aborting(served.url, stop).catch(error => {
+        const url = await aborting(served.url, stop).catch(async error => {
           // A model that is still loading would keep the next one waiting.
-          void this.#end();
+          await this.#end();
           throw error;
         });
-        const reply = await fetch(`${url}/v1/completions`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', authorization: `Bearer ${served.token}` },
-          body: JSON.stringify({ ...question, n: ANSWERS, logprobs: 0 }),
-          signal: AbortSignal.any([stop, AbortSignal.timeout(ANSWER_MS)]),
-        });
-        const body = (await reply.json()) as Completion;
-        if (!reply.ok) throw new Error(`the checkpoint refuses: ${body.error?.message ?? reply.status}`);
+        const body = await completed(served, url, question, stop);
         const answers = body.choices.map(({ text, logprobs, finish_reason }) => ({
           text,
           tokens: logprobs.tokens.map((token, i) => [token, logprobs.token_logprobs[i]] as const),
@@ -107,7 +101,8 @@ export class CheckpointProcesses implements Checkpoints {
         running.process.stdout!.resume();
         try {
           const order: PlayOnOrder = { run: folder, checkpoint: checkpoint.policy, server, episode, turn };
-          running.process.send(order);
+          // A process that cannot take it says why when it ends.
+          running.process.send(order, () => {});
           const replied = once(running.process, 'message') as Promise<[PlayOnResult]>;
           const [result] = await aborting(Promise.race([replied, failed(running)]), stop);
           if ('error' in result) throw new Error(result.error);
@@ -174,6 +169,7 @@ export class CheckpointProcesses implements Checkpoints {
   }
 
   #start(args: readonly string[], env: Readonly<Record<string, string>> = {}): Running {
+    this.#closed.signal.throwIfAborted();
     const process_ = spawn(process.execPath, args, {
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
@@ -190,10 +186,12 @@ export class CheckpointProcesses implements Checkpoints {
     return { program, process: process_, lastWords: () => said.trim().split('\n').at(-1) ?? '' };
   }
 
+  /** Ends the served model; resolves once no served one is left. */
   async #end(): Promise<void> {
     const served = this.#served;
     this.#served = undefined;
-    if (served) await this.#stop(served.program);
+    if (served) this.#ending = this.#stop(served.program);
+    await this.#ending;
   }
 
   async #stop(program: ChildProgram): Promise<void> {
@@ -214,6 +212,38 @@ interface Completion {
   }[];
 }
 
+/**
+ * The model's answer.
+ * @throws Error with the reason why there is none
+ */
+async function completed(
+  { token, lastWords }: Served,
+  url: string,
+  question: Question,
+  stop: AbortSignal,
+): Promise<Completion> {
+  const late = AbortSignal.timeout(ANSWER_MS);
+  const post = async () => {
+    const reply = await fetch(`${url}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
+      body: JSON.stringify({ ...question, n: ANSWERS, logprobs: 0 }),
+      signal: AbortSignal.any([stop, late]),
+    });
+    return { ok: reply.ok, body: (await reply.json()) as Completion };
+  };
+  const { ok, body } = await post().catch(error => {
+    stop.throwIfAborted();
+    throw new Error(
+      late.aborted
+        ? `the checkpoint has not answered in ${ANSWER_MS / 1000} s`
+        : `the checkpoint does not answer: ${lastWords() || (error as Error).message}`,
+    );
+  });
+  if (!ok) throw new Error(`the checkpoint refuses: ${body.error?.message}`);
+  return body;
+}
+
 /** Rejects with its last words when a process ends. */
 async function failed({ program, lastWords }: Running): Promise<never> {
   const status = await program.ended;
@@ -224,9 +254,9 @@ async function failed({ program, lastWords }: Running): Promise<never> {
 
 /** The result of work that a signal may abandon. */
 function aborting<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
   const stopped = Promise.withResolvers<never>();
   const stop = () => stopped.reject(signal.reason);
+  if (signal.aborted) stop();
   signal.addEventListener('abort', stop, { once: true });
   return Promise.race([work, stopped.promise]).finally(() => signal.removeEventListener('abort', stop));
 }

@@ -73,3 +73,25 @@ t.test('stop requests that are over listen to nothing', async t => {
   }
   t.same(listeners(), before);
 });
+
+t.test('a program is asked to stop at once where its parent went away while it was loading', async t => {
+  const code = `
+    import { stopRequests } from ${JSON.stringify(source)};
+    console.log('loading');
+    const timer = setInterval(() => {
+      if (process.connected) return;
+      clearInterval(timer);
+      const { signal } = stopRequests(() => console.log('asked'));
+      setInterval(() => signal.aborted && process.exit(0), 10);
+    }, 10);`;
+  const program = spawn(process.execPath, ['--input-type=module', '--eval', code], {
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  });
+  t.teardown(() => program.kill('SIGKILL'));
+  const lines = createInterface({ input: program.stdout! })[Symbol.asyncIterator]();
+  t.equal((await lines.next()).value, 'loading');
+  const ended = once(program, 'exit');
+  program.disconnect();
+  t.equal((await lines.next()).value, 'asked');
+  t.same(await ended, [0, null]);
+});
