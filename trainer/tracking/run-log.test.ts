@@ -122,6 +122,17 @@ t.test('a disk that becomes full in the middle of a line costs lines only', asyn
   t.match(read(file), `x\n${STAMP} there is room again\n`);
 });
 
+t.test('debug records of the trainer are in its log', async t => {
+  const file = join(t.testdir(), 'log.txt');
+  const program = `process.env.RAGEN_LOG_LEVEL = 'debug';
+    const { trainerLog } = await import(${JSON.stringify(import.meta.resolve('../../shared/log.ts'))});
+    trainerLog().debug({ rows: 2 }, 'said');`;
+  const { status, stderr } = runProgram(file, program);
+  t.equal(status, 0);
+  t.match(stderr, /^\{"level":20,.*"rows":2,"msg":"said"\}\n$/);
+  t.equal(read(file).slice(STAMP.length + 1), stderr);
+});
+
 t.test('the error that ends the process is in its log', async t => {
   const file = join(t.testdir(), 'log.txt');
   const { status } = runProgram(file, "setTimeout(() => { throw new Error('boom'); });");
