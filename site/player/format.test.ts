@@ -36,5 +36,6 @@ t.test('the remark says what an action did', t => {
   t.equal(actionRemark({ action_is_valid: true, action_is_effective: true }), '');
   t.equal(actionRemark({ action_is_valid: true, action_is_effective: false }), 'no effect');
   t.equal(actionRemark({ action_is_valid: false, action_is_effective: false }), 'not valid');
+  t.equal(actionRemark({ action_is_valid: false, reason: 'off_board' }), 'not valid: off board');
   t.end();
 });

@@ -35,12 +35,17 @@ export function episodeStatus(last: {
   return { text: 'in progress', tone: 'plain' };
 }
 
-/** Remark on an invalid or ineffective action; empty for others. */
+/** Remark on an invalid action, with its `reason` where the environment names one, or an ineffective one; empty for others. */
 export function actionRemark(info: {
   readonly action_is_valid?: boolean;
   readonly action_is_effective?: boolean;
+  readonly reason?: unknown;
 }): string {
-  if (info.action_is_valid === false) return 'not valid';
+  const { action_is_valid, reason } = info;
+  if (action_is_valid === false)
+    return typeof reason === 'string'
+      ? `not valid: ${reason.replaceAll('_', ' ').slice(0, 60)}`
+      : 'not valid';
   return info.action_is_effective === false ? 'no effect' : '';
 }
 

@@ -21,7 +21,8 @@ export const RIGHT_OR_WRONG = {
 export const rightOrWrong = (right: boolean): keyof typeof RIGHT_OR_WRONG =>
   right ? 'right_answer' : 'wrong_answer';
 
-/** All ends that an environment's episodes may have, `time_limit` last. */
+/** All ends that an environment's episodes may have, `time_limit` last, in its own words where it has some. */
 export function endsOf({ ends }: { readonly ends?: Ends }): Ends {
-  return { ...ends, [TIME_LIMIT]: 'Reached the step limit' };
+  const text = ends?.[TIME_LIMIT] ?? 'Reached the step limit';
+  return { ...ends, [TIME_LIMIT]: text };
 }

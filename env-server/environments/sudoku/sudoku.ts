@@ -209,7 +209,7 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
     rewardRange: [-REWARD_CORRECTED, REWARD_RIGHT + REWARD_SOLVED],
     knownOptimum: { success: 1, source: 'exact search, reference policy `optimal`' },
     maxEpisodeSteps: STEPS_PER_BLANK * Math.floor(BLANK_SHARES.hard * 16 * 16),
-    ends: { solved: 'Filled the board' },
+    ends: { solved: 'Filled the board', [TIME_LIMIT]: 'Used up its placements' },
     exampleAction: 'place 3 at row 1 col 2',
     history: [{ version: 0, change: 'First version.' }],
   },
