@@ -499,6 +499,22 @@ t.test('a session that is silent for a minute loses its models where another nee
   await Promise.all([silent, busy].map(session => server.endSession(session)));
 });
 
+t.test('models of one key that wait for room together do not take the share of others', async t => {
+  const [silent, busy, mine, other] = ['silent', 'busy', 'mine', 'mine'].map(key =>
+    server.createSession(key),
+  );
+  for (const n of [0, 1]) await modelOf(silent, n);
+  for (const n of [0, 1, 2]) await modelOf(mine, n);
+  silent.seenAt = performance.now() - 60_001;
+  const opened = await Promise.all([modelOf(mine, 3), modelOf(other, 0), modelOf(other, 1)]);
+  t.equal(opened.filter(one => 'model_id' in one).length, 1);
+  t.match(
+    opened.find(one => 'error' in one),
+    { error: /4 models of this key are open, the limit/ },
+  );
+  await Promise.all([silent, busy, mine, other].map(session => server.endSession(session)));
+});
+
 t.test('with a token, only that key is let in', async t => {
   const guarded = await startTinker(t, { token: 'tml-secret' });
   t.equal((await guarded.client.post('create_session', { tags: [] })).status, 401);

@@ -267,12 +267,16 @@ export class TinkerServer {
     const { lora, seed, folder, optimizer } = model;
     const { maxModels } = this.#options;
     const share = Math.max(1, maxModels - 1);
-    if (this.#modelCount(session.owner) >= share)
-      throw badRequest(
-        `${share} models of this key are open, the limit: unload one, or end its session`,
-        'model_id',
-      );
-    while (this.#modelCount() >= maxModels) await this.#makeRoom(session);
+    for (;;) {
+      // Counted again after each wait: others of this key may have opened meanwhile.
+      if (this.#modelCount(session.owner) >= share)
+        throw badRequest(
+          `${share} models of this key are open, the limit: unload one, or end its session`,
+          'model_id',
+        );
+      if (this.#modelCount() < maxModels) break;
+      await this.#makeRoom(session);
+    }
     const policy = this.#openPolicy(lora, seed ?? randomInt(2 ** 31), false);
     const opened = new TrainingModel(id, lora, policy, this.#options.gapMs ?? 330_000);
     session.models.set(id, opened);
