@@ -5,7 +5,6 @@ import { isOfOtherBoot } from '../lock.ts';
 import { storageFaultOf } from '../storage-problem.ts';
 import type { JournalFault, JournalPosition, PositionedRecord, ReplayFindings } from './continuity.ts';
 import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileName } from './journal-files.ts';
-import { recordsOfSegment } from './legacy-segments.ts';
 import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
 
 /** Longest time that reading blocks the event loop, including the records' effects, in milliseconds. */
@@ -26,8 +25,7 @@ export async function* replayJournal(
   let sliceEnd = performance.now() + SLICE_MS;
   const replay = new Replay(folder, files, findings);
   for (const file of files) {
-    const records = file.isTurns ? replay.recordsOf(file) : recordsOfSegment(folder, file, files, findings);
-    for (const found of records) {
+    for (const found of replay.recordsOf(file)) {
       if (signal?.aborted) return;
       if (performance.now() >= sliceEnd) {
         await nextTurn();
@@ -49,7 +47,7 @@ class Replay {
 
   constructor(folder: string, files: readonly JournalFile[], findings: ReplayFindings) {
     this.#folder = folder;
-    this.#files = files.filter(({ isTurns }) => isTurns);
+    this.#files = files;
     this.#findings = findings;
     this.#state = readState(folder);
     if (this.#state?.unwrittenReplies) findings.incomplete = 'the disk took no writes when the server ended';
