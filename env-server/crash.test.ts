@@ -175,7 +175,7 @@ interface OldFolder {
 
 const OLD_FOLDER = new URL('./persistence/journal/old-folder.test-data.json', import.meta.url);
 /** A moment after the folder was written, in milliseconds since the epoch: ended sessions are remembered for an hour. */
-const WRITTEN_AT = Date.parse('2026-11-27T12:42:31Z');
+const WRITTEN_AT = Date.parse('2026-11-24T16:45:10Z');
 /** A program that sets a server's clocks to then: that of the wall, and that of the machine, which counts where it is the same one. */
 const CLOCK = `import os from 'node:os';
 import { syncBuiltinESMExports } from 'node:module';
@@ -183,11 +183,11 @@ const { now } = Date, { uptime } = os, ahead = now() - ${WRITTEN_AT};
 Date.now = () => now() - ahead;
 os.uptime = () => uptime() - ahead / 1000;
 syncBuiltinESMExports();`;
-/** Milliseconds after which a server that opens the folder is killed: before, in and after its checkpoint. */
+/** Milliseconds after which a server that opens the folder is killed: before, in and after the migration. */
 const KILLS = [250, 400, 550, 700, 850, 1000, 1300];
 
 t.test(
-  'a data folder of version 0.2.0 opens, also where the server is killed again and again meanwhile',
+  'a data folder of an earlier server opens, also where the server is killed again and again meanwhile',
   async t => {
     const data = t.testdir();
     const { files, opened, last, snapshot, closed } = JSON.parse(

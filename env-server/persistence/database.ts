@@ -11,10 +11,10 @@ export const DATABASE_FILE = 'ragen.db';
 export const COMPANIONS = ['-wal', '-shm'] as const;
 
 /**
- * Opens the embedded database, making it as needed. Its files are private to the server's user.
+ * Opens the embedded database, making and upgrading it as needed. Its files are private to the server's user.
  * @param folder made where it is missing; undefined keeps everything in memory
  * @param patienceMs how long a write waits for another process's write
- * @throws ForeignDatabase where it is another program's, or of another version; DamagedDatabase; Error of the system
+ * @throws ForeignDatabase where it is another program's, or of a newer version; DamagedDatabase; Error of the system
  */
 export function openDatabase(folder: string | undefined, patienceMs: number): DatabaseSync {
   if (folder === undefined) return opened(':memory:', patienceMs);
@@ -36,7 +36,7 @@ function opened(path: string, timeout: number): DatabaseSync {
     // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the
     // last ones.
     database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL');
-    makeTables(database);
+    migrate(database);
     return database;
   } catch (error) {
     database.close();
@@ -52,79 +52,79 @@ function opened(path: string, timeout: number): DatabaseSync {
 /** Tables of another program that a message names. */
 const MAX_NAMED = 5;
 
-/** Version of the database in `user_version`; 0.2.0 was the first release, and wrote this one. */
-const VERSION = 3;
-/** A session's row has the changing data; its parts are written once. */
-const SCHEMA = `
-  CREATE TABLE environments (
-    env_id TEXT PRIMARY KEY,
-    kind TEXT NOT NULL,
-    definition TEXT NOT NULL,
-    facts TEXT NOT NULL,
-    owner TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    registered_at INTEGER NOT NULL,
-    replaced_at INTEGER
-  ) STRICT;
-  CREATE TABLE audit (
-    id INTEGER PRIMARY KEY,
-    at INTEGER NOT NULL,
-    principal TEXT NOT NULL,
-    action TEXT NOT NULL,
-    env_id TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    sha256 TEXT NOT NULL,
-    outcome TEXT NOT NULL DEFAULT 'accepted'
-  ) STRICT;
-  CREATE TABLE sessions (
-    session_id TEXT PRIMARY KEY,
-    owner TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    edition TEXT NOT NULL,
-    document TEXT,
-    lost TEXT,
-    at_rest INTEGER NOT NULL,
-    settings TEXT
-  ) STRICT;
-  CREATE TABLE session_parts (
-    session_id TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    data TEXT NOT NULL,
-    PRIMARY KEY (session_id, kind, number)
-  ) STRICT;
-  CREATE TABLE ended_sessions (
-    session_id TEXT PRIMARY KEY,
-    owner TEXT NOT NULL,
-    ending TEXT NOT NULL,
-    reason TEXT,
-    forget_at INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX ended_sessions_by_time ON ended_sessions (forget_at);
-  CREATE TABLE replies (
-    id INTEGER PRIMARY KEY,
-    owner TEXT NOT NULL,
-    request_key TEXT NOT NULL,
-    operation TEXT NOT NULL,
-    asked TEXT NOT NULL,
-    reply TEXT NOT NULL,
-    UNIQUE (owner, request_key)
-  ) STRICT;
-  CREATE INDEX replies_by_owner ON replies (owner, id);
-  CREATE TABLE dropped_keys (
-    id INTEGER PRIMARY KEY,
-    owner TEXT NOT NULL,
-    hashes TEXT NOT NULL,
-    dropped_at INTEGER NOT NULL
-  ) STRICT;
-  CREATE TABLE clock (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    server REAL NOT NULL,
-    wall REAL NOT NULL,
-    uptime REAL NOT NULL,
-    boot TEXT NOT NULL
-  ) STRICT;`;
-const TABLES = [...SCHEMA.matchAll(/CREATE TABLE (\w+)/g)].map(([, table]) => table);
+/** Statements that upgrade each version of the database to the next; never change a released one. */
+const MIGRATIONS: readonly string[] = [
+  `CREATE TABLE environments (
+     env_id TEXT PRIMARY KEY,
+     kind TEXT NOT NULL,
+     definition TEXT NOT NULL,
+     facts TEXT NOT NULL,
+     owner TEXT NOT NULL,
+     revision INTEGER NOT NULL,
+     registered_at INTEGER NOT NULL,
+     replaced_at INTEGER
+   ) STRICT;
+   CREATE TABLE audit (
+     id INTEGER PRIMARY KEY,
+     at INTEGER NOT NULL,
+     principal TEXT NOT NULL,
+     action TEXT NOT NULL,
+     env_id TEXT NOT NULL,
+     kind TEXT NOT NULL,
+     sha256 TEXT NOT NULL
+   ) STRICT;`,
+  `CREATE TABLE sessions (
+     session_id TEXT PRIMARY KEY,
+     owner TEXT NOT NULL,
+     version INTEGER NOT NULL,
+     edition TEXT NOT NULL,
+     document TEXT,
+     lost TEXT,
+     at_rest INTEGER NOT NULL
+   ) STRICT;
+   CREATE TABLE ended_sessions (
+     session_id TEXT PRIMARY KEY,
+     owner TEXT NOT NULL,
+     ending TEXT NOT NULL,
+     reason TEXT,
+     forget_at INTEGER NOT NULL
+   ) STRICT;
+   CREATE INDEX ended_sessions_by_time ON ended_sessions (forget_at);
+   CREATE TABLE replies (
+     id INTEGER PRIMARY KEY,
+     owner TEXT NOT NULL,
+     request_key TEXT NOT NULL,
+     operation TEXT NOT NULL,
+     asked TEXT NOT NULL,
+     reply TEXT NOT NULL,
+     UNIQUE (owner, request_key)
+   ) STRICT;
+   CREATE INDEX replies_by_owner ON replies (owner, id);
+   ALTER TABLE audit ADD COLUMN outcome TEXT NOT NULL DEFAULT 'accepted';`,
+  // A session's row has the changing data; its parts are written once. Rows of version 1 have everything in the
+  // document.
+  `ALTER TABLE sessions ADD COLUMN settings TEXT;
+   CREATE TABLE session_parts (
+     session_id TEXT NOT NULL,
+     kind TEXT NOT NULL,
+     number INTEGER NOT NULL,
+     data TEXT NOT NULL,
+     PRIMARY KEY (session_id, kind, number)
+   ) STRICT;
+   CREATE TABLE dropped_keys (
+     id INTEGER PRIMARY KEY,
+     owner TEXT NOT NULL,
+     hashes TEXT NOT NULL,
+     dropped_at INTEGER NOT NULL
+   ) STRICT;
+   CREATE TABLE clock (
+     id INTEGER PRIMARY KEY CHECK (id = 1),
+     server REAL NOT NULL,
+     wall REAL NOT NULL,
+     uptime REAL NOT NULL,
+     boot TEXT NOT NULL
+   ) STRICT;`,
+];
 
 /** The file is not a database that this server can open; the message has the remedy. */
 class ForeignDatabase extends Error {
@@ -132,37 +132,38 @@ class ForeignDatabase extends Error {
 }
 
 /**
- * Checks that a database is one of this server, in this version; reads only.
+ * Checks that a database is one of this server, and not of a newer one; reads only.
  * @param file for messages
  * @throws ForeignDatabase
  */
 function requireOwn(database: DatabaseSync, file: string): void {
   const version = versionOf(database);
   const tables = tablesOf(database);
-  if (version > 0 && version < VERSION && tables.includes('environments')) {
-    throw new ForeignDatabase(
-      `the database ${file} has version ${version}, of a server before 0.2.0: start version 0.2.0 on its folder once, which converts it, or name another folder with --data`,
-    );
-  }
-  const isForeign = version === 0 ? tables.length > 0 : TABLES.some(table => !tables.includes(table));
+  const expected = MIGRATIONS.slice(0, version).flatMap(statements =>
+    [...statements.matchAll(/CREATE TABLE (\w+)/g)].map(([, table]) => table),
+  );
+  const missing = expected.filter(table => !tables.includes(table));
+  const isForeign = version === 0 ? tables.length > 0 : missing.length > 0;
   if (isForeign) {
     const names = tables.length > 0 ? `has the tables ${tables.slice(0, MAX_NAMED).join(', ')}` : 'is empty';
     throw new ForeignDatabase(
       `${file} is a database of another program: it ${names}. Name another folder with --data, or move the file away`,
     );
   }
-  if (version > VERSION) {
+  if (version > MIGRATIONS.length) {
     throw new ForeignDatabase(
-      `the database ${file} has version ${version}, this server knows up to ${VERSION}: run the newer server that wrote it, or name another folder with --data`,
+      `the database ${file} has version ${version}, this server knows up to ${MIGRATIONS.length}: run the newer server that wrote it, or name another folder with --data`,
     );
   }
 }
 
-function makeTables(database: DatabaseSync): void {
-  if (versionOf(database) === VERSION) return;
+/** Upgrades a database of this server to this code's version; `user_version` has its present one. */
+function migrate(database: DatabaseSync): void {
+  if (versionOf(database) === MIGRATIONS.length) return;
   inTransaction(database, () => {
     // Another process may have been quicker.
-    if (versionOf(database) === 0) database.exec(`${SCHEMA} PRAGMA user_version = ${VERSION}`);
+    for (const statements of MIGRATIONS.slice(versionOf(database))) database.exec(statements);
+    database.exec(`PRAGMA user_version = ${MIGRATIONS.length}`);
   });
 }
 

@@ -243,7 +243,7 @@ function loseIncompleteSessions(damaged: DatabaseSync, repaired: DatabaseSync, w
   );
   for (const { id, document } of sessions.iterate() as Iterable<{ id: string; document: string }>) {
     const ends = (JSON.parse(document) as { readonly ends?: Ends } | null)?.ends;
-    // It is no document of a session, which cannot be opened anyway.
+    // A document of version 1 is complete in itself.
     if (!ends) continue;
     const kept = new Set(ownParts(namesNow.all(id) as unknown as PartName[], ends));
     const before = namesBefore(id);

@@ -155,9 +155,9 @@ export class SessionRows {
   }
 
   /** Ids of sessions in the order of their rows, with the records that their documents cover. */
-  sessions(): { readonly id: string; readonly recorded: number }[] {
+  sessions(): { readonly id: string; readonly version: number; readonly recorded: number }[] {
     return this.#statement(
-      `SELECT session_id AS id, ${RECORDED} FROM sessions ORDER BY rowid`,
+      `SELECT session_id AS id, version, ${RECORDED} FROM sessions ORDER BY rowid`,
     ).all() as never;
   }
 

@@ -114,10 +114,6 @@ t.test(
         'CREATE TABLE songs (title TEXT); PRAGMA user_version = 2',
         'FILE is a database of another program: it has the tables songs. Name another folder with --data, or move the file away',
       ],
-      'before 0.2.0': [
-        'CREATE TABLE environments (env_id TEXT); CREATE TABLE audit (id); PRAGMA user_version = 2',
-        'the database FILE has version 2, of a server before 0.2.0: start version 0.2.0 on its folder once, which converts it, or name another folder with --data',
-      ],
       'of a newer version': [
         'PRAGMA user_version = 99',
         'the database FILE has version 99, this server knows up to 3: run the newer server that wrote it, or name another folder with --data',

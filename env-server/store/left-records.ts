@@ -62,7 +62,7 @@ export class LeftRecords {
     for (const fault of findings.faults) {
       const { kind, file, offset } = fault;
       const where = kind === 'missing' ? file : `${file} from ${offset} on`;
-      log.error(fault, `the journal is ${kind}: ${where}`);
+      log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
     }
     if (findings.incomplete !== undefined)
       log.error(counts, `the last records of the journal may be missing: ${findings.incomplete}`);

@@ -159,22 +159,39 @@ t.test(
   },
 );
 
-t.test('a row of another form is a session that is lost, at the cost of no other one', async t => {
-  const data = t.testdir();
-  const { store, kept } = await opened(t, data);
-  for (const id of ['s1', 's2']) await store.checkpoint(id, { epoch: 1, n: 1 }, change(1));
-  await kept();
-  const copy = killed(t, data);
-  const database = new DatabaseSync(join(copy, DATABASE_FILE));
-  database.exec("UPDATE sessions SET version = 1, settings = NULL WHERE session_id = 's2'");
-  database.close();
-  const { store: next } = await opened(t, copy);
-  t.match(next.take('s1', undefined, undefined, 1000), { state: 'load', content: { settings: '{}' } });
-  t.match(next.take('s2', undefined, undefined, 1000), {
-    state: 'ended',
-    tombstone: { ending: 'session_lost', reason: /another version/ },
-  });
-});
+t.test(
+  'rows of an earlier form are given the one of today one by one; those that cannot be read stay',
+  async t => {
+    const data = t.testdir();
+    const { store, kept } = await opened(t, data);
+    for (const id of ['s1', 's2', 's3']) await store.checkpoint(id, { epoch: 1, n: 1 }, change(1));
+    await kept();
+    const copy = killed(t, data);
+    const database = new DatabaseSync(join(copy, DATABASE_FILE));
+    database.exec(`UPDATE sessions SET version = 1, settings = NULL, document = '"' || session_id || '"'`);
+    database.close();
+    const { store: next } = await opened(t, copy);
+    const upgraded: string[] = [];
+    const upgrade = (unreadable: string) =>
+      next.upgrade(1, ({ document }) => {
+        const id = JSON.parse(document!) as string;
+        upgraded.push(id);
+        if (id === unreadable) throw new Error('not what it seems');
+        return change(0, [{ kind: 'actions', number: 0, data: `"${id}"` }]);
+      });
+    upgrade('s2');
+    upgrade('s2');
+    t.same(upgraded, ['s1', 's2', 's3', 's2'], 'each one once');
+    t.match(next.take('s3', undefined, undefined, 1000), {
+      state: 'load',
+      content: { parts: [{ kind: 'actions', number: 0, data: '"s3"' }], settings: '{}' },
+    });
+    t.match(next.take('s2', undefined, undefined, 1000), {
+      state: 'ended',
+      tombstone: { ending: 'session_lost', reason: /another version/ },
+    });
+  },
+);
 
 t.test(
   'a store that is sealed writes no more in its thread, and the last write says what it has',

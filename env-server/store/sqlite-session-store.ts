@@ -168,6 +168,23 @@ export class SqliteSessionStore implements SessionStore {
     return [...ids];
   }
 
+  /** Gives rows of an earlier form that of today, each with its parts or not at all; those that cannot be read stay. */
+  upgrade(version: number, changeOf: (row: SessionRow) => StoredChange): void {
+    for (const { id } of this.#rows.sessions().filter(row => row.version === version)) {
+      const row = this.#rows.session(id)!;
+      if (row.document === null) continue;
+      const batch = new RowBatch();
+      try {
+        for (const _ of this.gather(batch, id, changeOf(row), () => undefined));
+      } catch (error) {
+        this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
+        continue;
+      }
+      batch.add(['mark', { id, standing: row.standing }]);
+      this.flushNow(batch);
+    }
+  }
+
   /** A session that an earlier server left; its records are given once. An end that they hold is kept. */
   take(id: string, _known: string | undefined, _owner: string | undefined, forgetMs: number): Taken {
     const row = this.#rows.session(id);

@@ -4,7 +4,7 @@ import type { JournalRecord, ReplayedRecord } from './records.ts';
 export interface JournalPosition {
   /** Name of the file. */
   readonly file: string;
-  /** Number of the turn in it. */
+  /** Number of the turn in it; in a segment of an earlier server, the byte offset. */
   readonly offset: number;
 }
 
@@ -12,9 +12,10 @@ export interface JournalPosition {
 export interface JournalFault extends JournalPosition {
   /**
    * `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone. `corrupt`:
-   * bytes were changed. `unreadable`: the file cannot be read, or its format is unknown.
+   * bytes were changed. `unreadable`: the file cannot be read, or its format is unknown. `torn`, in segments of earlier
+   * servers: a record is incomplete, because the process died in the middle of a write; no reply had left for it.
    */
-  readonly kind: 'cut' | 'missing' | 'corrupt' | 'unreadable';
+  readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
   /** Sessions of the records, where all of them can be identified. */
   readonly sessionIds?: readonly string[];
   readonly reason?: string;
@@ -85,9 +86,10 @@ export class SessionContinuity {
    */
   behind({ faults, incomplete }: ReplayFindings): Set<string> {
     const behind = new Set<string>();
+    const damage = faults.filter(({ kind }) => kind !== 'torn');
     for (const [id, progress] of this.#sessions) {
       if (progress.gap || incomplete !== undefined) behind.add(id);
-      else if (faults.some(fault => mayConcern(fault, id, progress, this.#sessions))) behind.add(id);
+      else if (damage.some(fault => mayConcern(fault, id, progress, this.#sessions))) behind.add(id);
     }
     return behind;
   }

@@ -20,13 +20,19 @@ const JOURNAL_FOLDER = 'journal';
 export const STATE_FILE = 'state';
 const STATE_BYTES = 24;
 const NUMBER_DIGITS = 10;
-const NAME = /^(\d{10})-sqlite-0\.journal$/;
+/** With this name earlier servers, which wrote segments, report a file of turns as damage instead of ignoring it. */
+const NAME = /^(\d{10})-([0-9a-z]{1,32})-\d{1,3}\.journal$/;
+const TURNS = 'sqlite';
+/** Marks that earlier servers put on their segments. */
+const MARK = /^(.{1,80}\.journal)\.\d{1,3}of\d{1,3}$/;
 
 /** A file of the journal. */
 export interface JournalFile {
   readonly name: string;
   /** A later file has a higher number. */
   readonly number: number;
+  /** True for an SQLite database of turns, false for a segment of an earlier server. */
+  readonly isTurns: boolean;
   readonly bytes: number;
 }
 
@@ -68,29 +74,22 @@ export function journalFolder(data: string): string {
   return join(data, JOURNAL_FOLDER);
 }
 
-/**
- * All files of a journal in creation order.
- * @throws Error of the system; Error where a server before 0.2.0 has left something
- */
+/** All files of a journal in creation order. */
 export function listJournal(folder: string): JournalFile[] {
   mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER });
   const files: JournalFile[] = [];
   for (const name of readdirSync(folder).sort()) {
-    if (!name.endsWith('.journal')) continue;
-    const [, number] = NAME.exec(name) ?? [];
-    if (number === undefined) {
-      throw new Error(
-        `${join(folder, name)} is no journal of this version: if a server before 0.2.0 wrote it, start version 0.2.0 on the data folder once, which reads it; otherwise move it away`,
-      );
-    }
+    const match = NAME.exec(name);
+    if (!match) continue;
     const bytes = sizeOf(join(folder, name)) + sizeOf(join(folder, `${name}-wal`));
-    files.push({ name, number: Number(number), bytes });
+    const isTurns = match[2] === TURNS;
+    files.push({ name, number: Number(match[1]), isTurns, bytes });
   }
   return files;
 }
 
 export function turnFileName(number: number): string {
-  return `${String(number).padStart(NUMBER_DIGITS, '0')}-sqlite-0.journal`;
+  return `${String(number).padStart(NUMBER_DIGITS, '0')}-${TURNS}-0.journal`;
 }
 
 /** @returns undefined where there is no readable one */
@@ -110,6 +109,11 @@ export function readState(folder: string): JournalState | undefined {
  */
 export function dropFiles(folder: string, files: readonly JournalFile[]): void {
   for (const { name } of files) removeFile(join(folder, name));
+  const names = new Set(files.map(({ name }) => name));
+  for (const file of readdirSync(folder)) {
+    const [, marked] = MARK.exec(file) ?? [];
+    if (marked !== undefined && names.has(marked)) remove(join(folder, file));
+  }
 }
 
 interface OwnFile {

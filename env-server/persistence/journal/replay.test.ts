@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -12,6 +12,7 @@ import { replayJournal } from './replay.ts';
 /** Milliseconds of applying a record. */
 const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-sqlite-0.journal';
+const SEGMENT = '0000000001-first-0.journal';
 
 /** Records that a replay applies, its findings, and the sessions that it rolls back; sD is one that the database has. */
 async function play(folder: string) {
@@ -215,27 +216,79 @@ t.test('after the machine went down the last records may be missing, unless they
   }
 });
 
-t.test('a file of a server before 0.2.0 is named, with the server that reads it', t => {
-  const folder = t.testdir({ '0000000001-first-0.journal': '' });
-  t.throws(() => listJournal(folder), {
-    message: /0000000001-first-0\.journal is no journal of this version: .* start version 0\.2\.0/,
+/** A frame of a segment as earlier servers wrote it. */
+function frame(payload: string): Buffer {
+  const body = Buffer.from(payload);
+  const head = Buffer.alloc(9);
+  head[0] = 0x1e;
+  head.writeUInt32LE(body.length, 1);
+  head.writeUInt32LE(crc32(body, body.length), 5);
+  return Buffer.concat([head, body]);
+}
+
+const HEAD = frame('h- 0 {"format":1,"boot":"","synced":false,"padded":true}');
+const LEGACY = ['ssA 1 "Left"', 'ssB 1 "Left"', 'ssA 2 "Left"', 'ssB 2 "Left"'].map(frame);
+
+const padded = (...frames: readonly Buffer[]) => {
+  const bytes = Buffer.concat([Buffer.of(0), ...frames]);
+  return Buffer.concat([bytes, Buffer.alloc(64 * 1024 - (bytes.length % (64 * 1024)))]);
+};
+
+t.test('segments of earlier servers are read, and their damage is found', async t => {
+  const folder = t.testdir();
+  const sound = padded(HEAD, ...LEGACY);
+  const play1 = (bytes: Buffer) => {
+    writeFileSync(join(folder, SEGMENT), bytes);
+    return play(folder);
+  };
+  t.match(await play1(sound), { applied: ['sA1', 'sB1', 'sA2', 'sB2'], kinds: [], behind: [] });
+  const starts = [1 + HEAD.length];
+  for (const { length } of LEGACY) starts.push(starts.at(-1)! + length);
+  const flipped = Buffer.from(sound);
+  flipped[starts[3] + 20] ^= 1;
+  t.match(await play1(flipped), {
+    applied: ['sA1', 'sB1', 'sA2'],
+    findings: { faults: [{ kind: 'corrupt', offset: starts[3], sessionIds: ['sB'] }] },
+    behind: ['sB'],
   });
-  t.end();
+  for (let at = starts[3] + 1; at < starts[4]; at++)
+    t.match(await play1(Buffer.from(sound).fill(0, at)), { kinds: [`torn ${SEGMENT}`], behind: [] });
+  for (let size = starts[2]; size < starts[4]; size++)
+    t.match((await play1(sound.subarray(0, size))).kinds.at(-1), `cut ${SEGMENT}`);
+  t.match((await play1(padded(frame('h- 0 {"format":99}')))).findings.faults, [
+    { reason: /another version/ },
+  ]);
+  const unwritten = Buffer.from(sound);
+  unwritten[0] = 1;
+  t.match((await play1(unwritten)).findings, { incomplete: /took no writes/ });
+  unwritten[0] = 2;
+  t.match((await play1(unwritten)).kinds, ['missing 0000000002-first-0.journal']);
 });
 
-t.test('a journal follows what an earlier server left, and a checkpoint deletes that', async t => {
-  const folder = t.testdir();
-  await written(folder, [['sA', 1]]);
-  const { journal } = openJournal(folder);
-  t.equal(journal.inherited.length, 1);
-  journal.append('s', 'sA', 2, '"Left"');
-  await nextTurn();
-  const numbers = () => listJournal(folder).map(({ number }) => number);
-  t.same(numbers(), [1, 2]);
-  journal.releaseInherited();
-  journal.close();
-  t.match(await play(folder), { applied: [], kinds: [] });
-  t.same(numbers(), [2]);
-  truncateSync(join(folder, 'state'), 3);
-  t.match((await play(folder)).kinds, ['missing state']);
-});
+t.test(
+  'a new journal follows the segments of an earlier server, and a checkpoint deletes both kinds',
+  async t => {
+    const folder = t.testdir();
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, SEGMENT), padded(HEAD, ...LEGACY));
+    writeFileSync(join(folder, `${SEGMENT}.0of2`), '');
+    const { journal } = openJournal(folder);
+    t.equal(journal.inherited.length, 1);
+    journal.append('s', 'sA', 3, '"Left"');
+    await nextTurn();
+    t.same(
+      listJournal(folder).map(({ name, isTurns }) => `${name} ${isTurns}`),
+      [`${SEGMENT} false`, '0000000002-sqlite-0.journal true'],
+    );
+    journal.releaseInherited();
+    journal.close();
+    t.match(await play(folder), { applied: [], kinds: [] });
+    t.same(
+      listJournal(folder).map(({ number }) => number),
+      [2],
+    );
+    t.throws(() => statSync(join(folder, `${SEGMENT}.0of2`)));
+    truncateSync(join(folder, 'state'), 3);
+    t.match((await play(folder)).kinds, ['missing state']);
+  },
+);

@@ -5,6 +5,7 @@ import { isOfOtherBoot } from '../lock.ts';
 import { storageFaultOf } from '../storage-problem.ts';
 import type { JournalFault, JournalPosition, PositionedRecord, ReplayFindings } from './continuity.ts';
 import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileName } from './journal-files.ts';
+import { recordsOfSegment } from './legacy-segments.ts';
 import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
 
 /** Longest time that reading blocks the event loop, including the records' effects, in milliseconds. */
@@ -25,7 +26,8 @@ export async function* replayJournal(
   let sliceEnd = performance.now() + SLICE_MS;
   const replay = new Replay(folder, files, findings);
   for (const file of files) {
-    for (const found of replay.recordsOf(file)) {
+    const records = file.isTurns ? replay.recordsOf(file) : recordsOfSegment(folder, file, files, findings);
+    for (const found of records) {
       if (signal?.aborted) return;
       if (performance.now() >= sliceEnd) {
         await nextTurn();
@@ -47,7 +49,7 @@ class Replay {
 
   constructor(folder: string, files: readonly JournalFile[], findings: ReplayFindings) {
     this.#folder = folder;
-    this.#files = files;
+    this.#files = files.filter(({ isTurns }) => isTurns);
     this.#findings = findings;
     this.#state = readState(folder);
     if (this.#state?.unwrittenReplies) findings.incomplete = 'the disk took no writes when the server ended';

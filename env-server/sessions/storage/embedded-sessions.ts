@@ -31,6 +31,7 @@ import {
   newSession,
   type SessionJournal,
 } from './new-session.ts';
+import { upgradeFirstForm } from './session-image.ts';
 import { type ReopenParts, type TakingParts, takeAll } from './taken-sessions.ts';
 
 const MS_PER_S = 1000;
@@ -98,6 +99,7 @@ export class EmbeddedSessions implements SessionJournal {
     for (const row of ended) if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
     for (const known of repliesOf(replies, droppedKeys))
       sessions.recallReplies(known.owner, known.replies, known.dropped);
+    upgradeFirstForm(this.#store);
     if (!this.#store.hasRecords) this.#begin(await takeAll(this.#taking));
     else {
       this.#resuming = this.#resume();

@@ -192,6 +192,48 @@ t.test('dropped request keys are refused after a restart, too', async t => {
   t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, { step: 400 }, 'nothing was carried out');
 });
 
+t.test('sessions of the first form are read, snapshots and replies included', async t => {
+  const data = t.testdir();
+  const first = await server(t, data);
+  const id = await first.open('test/Counter-v0', { config: { preset: 'long' }, seed: 1 });
+  for (let i = 0; i < 3; i++) await step(first, id, 'draw');
+  const { body: before } = await first.ask('GET', `/v1/sessions/${id}`);
+  await first.server.close();
+  const database = new DatabaseSync(join(data, DATABASE_FILE));
+  const row = database.prepare('SELECT settings, document FROM sessions').get() as {
+    settings: string;
+    document: string;
+  };
+  const { episode } = JSON.parse(row.document) as { episode: JsonObject };
+  const { restart: _restart, log: _log, ...old } = episode;
+  const document = {
+    ...JSON.parse(row.settings),
+    episode: { ...old, actions: ['draw', 'draw', 'draw'] },
+    past: {
+      episodes: 1,
+      snapshotsTaken: 1,
+      snapshots: [[`${id}.s1`, { ...old, actions: ['draw', 'draw', 'draw'] }]],
+      replies: [{ key: 'k', operation: 'step', asked: '[["action","draw"]]', reply: { step: 3 } }],
+      rolledBack: false,
+    },
+  };
+  database.exec('DELETE FROM session_parts');
+  database
+    .prepare('UPDATE sessions SET version = 1, settings = NULL, document = ?')
+    .run(JSON.stringify(document));
+  database.close();
+  for (let restart = 0; restart < 2; restart++) {
+    const again = await server(t, data);
+    const { memory: _memory, ...found } = (await again.ask('GET', `/v1/sessions/${id}`)).body;
+    const { memory: _before, ...expected } = before;
+    t.match(found, { ...expected, episode_id: /./ });
+    const { status } = await again.ask('GET', `/v1/sessions/${id}`);
+    t.equal(status, 200);
+    t.equal((await again.ask('POST', `/v1/sessions/${id}/restore`, { snapshot_id: `${id}.s1` })).status, 200);
+    await again.server.close();
+  }
+});
+
 /** A machine with clocks that a test moves. */
 function machine() {
   const at = { wall: 1e12, passed: 0 };
