@@ -137,20 +137,21 @@ t.test(
     release();
     await page.locator('.gallery-card').first().waitFor();
     t.equal(await loading.count(), 0, 'a slow server');
+    let answer = (route: Route) => route.continue();
+    await page.route('**/v1/envs', route => answer(route));
     for (const fail of [
       (route: Route) => route.fulfill({ status: 500, contentType: 'application/problem+json', body: '{}' }),
       (route: Route) =>
         route.fulfill({ status: 502, contentType: 'text/html', body: '<h1>Bad gateway</h1>' }),
       (route: Route) => route.abort(),
     ]) {
-      await page.unroute('**/v1/envs');
-      await page.route('**/v1/envs', fail);
+      answer = fail;
       await page.goto(`${origin}/#/register`);
       await page.getByRole('link', { name: 'Environments' }).click();
       await page.locator('.gallery .problem:visible').waitFor();
       await loading.waitFor({ state: 'detached' });
     }
-    await page.unroute('**/v1/envs');
+    answer = route => route.continue();
     await page.goto(`${origin}/#/register`);
     await page.getByRole('link', { name: 'Environments' }).click();
     await page.locator('.gallery-card').first().waitFor();
