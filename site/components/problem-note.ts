@@ -8,6 +8,7 @@ export type Violation = NonNullable<ProblemReply['errors']>[number];
 
 /** Advice for this page, which replaces server details that name routes. */
 const PAGE_ADVICE: { readonly [code: string]: string } = {
+  unauthorized: 'Write a token of this server into the field at the top of the page.',
   environment_exists:
     'An environment has this id already. Press Replace to put your definition in its place, or choose another id.',
   builtin_environment: 'This id belongs to a built-in environment. Choose another id for yours.',

@@ -272,8 +272,15 @@ t.test('with tokens the wall shows what the token may see', { skip }, async t =>
       body: JSON.stringify({ env_id: envId }),
     });
   }
+  const refusal = page.getByRole('alert').filter({ hasText: 'Write a token of this server' });
+  await refusal.waitFor();
+  t.equal(await page.getByText('Asking the server').count(), 0, 'it has answered');
   await page.getByRole('textbox', { name: 'Token' }).fill('anna-secret');
   await page.keyboard.press('Enter');
   await page.locator('.card', { hasText: 'Sokoban-v0' }).waitFor();
   t.equal(await page.locator('.card').count(), 1);
+  t.equal(await refusal.count(), 0);
+  await page.getByRole('button', { name: 'Forget' }).click();
+  await refusal.waitFor();
+  t.equal(await page.locator('.card').count(), 0, 'what the token showed is forgotten with it');
 });

@@ -4,6 +4,8 @@ import { endText, type Meanings } from '../../components/ends.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
+import { ProblemNote } from '../../components/problem-note.ts';
+import { RequestFailed } from '../../components/request.ts';
 import { useUniqueId } from '../../components/store.ts';
 import { formatNumber, formatValue, type NamedActions, namedAction } from '../../player/format.ts';
 import type { Environment, EnvironmentSummary, Schemas, SessionCard } from '../../player/wire.ts';
@@ -86,7 +88,7 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const [filter, setFilter] = useState(() => filterOf(address));
   const [environments, setEnvironments] = useState<readonly EnvironmentSummary[]>([]);
-  const [problem, setProblem] = useState<string | undefined>(undefined);
+  const [problem, setProblem] = useState<unknown>(undefined);
   const [sessions, setSessions] = useState<{ cards: readonly SessionCard[]; open: number } | undefined>(
     undefined,
   );
@@ -102,6 +104,7 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   useLayoutEffect(() => {
     const start = filterOf(address);
     setFilter(start);
+    setProblem(undefined);
     feed.start(feedFilter(start));
     return () => {
       clearTimeout(timer.current);
@@ -111,7 +114,11 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
   useEffect(() => {
     client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }).then(
       list => setEnvironments(list.environments),
-      () => {}, // The feed reports errors of the server.
+      // A refused WebSocket does not say why, and what another token showed is no longer shown.
+      (refusal: unknown) => {
+        if (refusal instanceof RequestFailed) setSessions(undefined);
+        setProblem(refusal);
+      },
     );
   }, [address]);
   const shown = useHeld(
@@ -151,9 +158,9 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
         <select id="${id}-size" value=${filter.size} onChange=${(event: Event) => change({ size: textOf(event), page: filter.page })}>
           ${Array.from(CARD_WIDTHS.keys(), size => html`<option key=${size} value=${size}>${size || 'medium'}</option>`)}
         </select></span>
-      <p class="fine" role="status">${sessions ? countText(sessions) : 'Asking the server …'}</p>
+      <p class="fine" role="status">${sessions ? countText(sessions) : problem === undefined && 'Asking the server …'}</p>
     </form>
-    ${problem !== undefined && html`<p class="note bad problem" role="alert">${problem}</p>`}
+    <${ProblemNote} problem=${problem} />
     <div ref=${place} class="stack">${shown.sessions && cardsOf(shown.sessions)}</div>
   </section>`;
 
