@@ -36,6 +36,16 @@ t.test('curves of different lengths are read at their own ends', async t => {
   t.same(lastOf([[]]), [null]);
 });
 
+t.test('a curve has no value before its first step and after its last', async t => {
+  const { readAt } = await import('./chart-options.ts');
+  const shorter = [undefined, 5, undefined, undefined, null, 7, undefined];
+  t.same(
+    shorter.map((_, at) => readAt(shorter, at)),
+    [null, 1, 1, 4, 4, 5, null],
+  );
+  t.equal(readAt([], 0), null);
+});
+
 t.test('limits begin at 0 unless all values are far from it, and a flat curve is drawn flat', async t => {
   const { limitsOf } = await import('./chart-options.ts');
   t.same(limitsOf(0.2, 1), [0, 1.04]);

@@ -146,8 +146,26 @@ export function chartOptions(latest: () => ChartProps, frame: Frame): uPlot.Opti
   };
 }
 
+/**
+ * The index at which a curve is read for a place on x: its nearest value, and none before its first or after its last.
+ */
+export function readAt(column: ArrayLike<number | null | undefined>, at: number): number | null {
+  const has = (index: number) => column[index] !== undefined && index >= 0 && index < column.length;
+  let [before, after] = [at, at];
+  while (before >= 0 && !has(before)) before--;
+  while (after < column.length && !has(after)) after++;
+  if (!has(before) || !has(after)) return null;
+  return at - before <= after - at ? before : after;
+}
+
 function cursorOf({ view }: ChartProps, frame: Frame): uPlot.Cursor {
-  const alone = { y: false, points: { size: 6 }, drag: { x: view !== undefined, y: false, setScale: false } };
+  const alone: uPlot.Cursor = {
+    y: false,
+    points: { size: 6 },
+    drag: { x: view !== undefined, y: false, setScale: false },
+    // Nothing is read at null, which uPlot's types leave out.
+    dataIdx: ({ data }, series, at) => (series === 0 ? at : readAt(data[series], at)!),
+  };
   if (!view) return alone;
   return {
     ...alone,
