@@ -10,3 +10,16 @@ t.test('likeliest tokens that are no lists of pairs count as none', async t => {
   t.equal(read([0]), undefined, 'as many lists as there are tokens');
   t.equal(read({ length: 3 }), undefined);
 });
+
+t.test('an episode keeps what repeats it: its changes of chance, and what was sent', async t => {
+  const turns = [{ actions: ['Up'], sent: ['Fly', 'Up'] }];
+  const reseeds = [{ step: 2, dynamics_seed: 9 }, 'no change'];
+  t.match(episodeOf({ turns, reseeds }), {
+    turns: [{ sent: ['Fly', 'Up'] }],
+    reseeds: [
+      { step: 2, dynamics_seed: 9 },
+      { step: 0, dynamics_seed: 0 },
+    ],
+  });
+  t.notOk('reseeds' in episodeOf({ turns })!);
+});

@@ -16,6 +16,7 @@ export function episodeOf(value: Value | undefined): EpisodeRecord | undefined {
     member: number(value.member),
     seed: value.seed === null ? null : number(value.seed),
     ...(typeof value.dynamics_seed === 'number' ? { dynamics_seed: value.dynamics_seed } : {}),
+    ...(Array.isArray(value.reseeds) ? { reseeds: value.reseeds.map(reseedOf) } : {}),
     server: text(value.server),
     success: value.success === null ? null : value.success === true,
     terminated: value.terminated === true,
@@ -33,6 +34,11 @@ export function episodeOf(value: Value | undefined): EpisodeRecord | undefined {
   };
 }
 
+function reseedOf(item: unknown) {
+  const { step, dynamics_seed } = object(item);
+  return { step: number(step), dynamics_seed: number(dynamics_seed) };
+}
+
 function filterOf({ score, std, kept }: Value) {
   return { score: number(score), std: number(std), kept: kept === true };
 }
@@ -48,6 +54,7 @@ function turnOf(turn: Value, samples: readonly SampleRecord[]): TurnRecord {
     ...(Array.isArray(turn.between) ? { between: turn.between as readonly Json[] } : {}),
     actions_left: number(turn.actions_left),
     actions: list(turn.actions) as readonly Json[],
+    ...(Array.isArray(turn.sent) ? { sent: turn.sent as readonly Json[] } : {}),
     ...(Array.isArray(turn.action_names) ? { action_names: turn.action_names.map(text) } : {}),
     reward: number(turn.reward),
     penalty: number(turn.penalty),

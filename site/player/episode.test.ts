@@ -79,6 +79,60 @@ t.test('an episode is taken over from its actions; one that is refused says why'
   t.match(refusal, { name: 'RequestFailed', problem: { code: 'invalid_action' } });
 });
 
+t.test('an episode that changed its dynamics seed is repeated with the same chance', async t => {
+  const { server } = await serverOf(t);
+  const first = await begin(server);
+  const { session_id } = first.state.session;
+  const reseeds = [
+    { step: 1, dynamics_seed: 5 },
+    { step: 3, dynamics_seed: 6 },
+  ];
+  // As a tree does: a clone continues with a separate stream.
+  let id: unknown = session_id;
+  const seen: unknown[] = [];
+  for (let step = 0; step < 5; step++) {
+    const reseed = reseeds.find(one => one.step === step);
+    if (reseed) {
+      const { sessions } = await server.run<{ sessions: { session_id: string }[] }>('clone' as 'step', {
+        session_id: id,
+        dynamics_seed: reseed.dynamics_seed,
+      });
+      id = sessions[0].session_id;
+    }
+    const { observation } = await server.run<{ observation: unknown }>('step', {
+      session_id: id,
+      action: 'draw',
+    });
+    seen.push(observation);
+  }
+  const second = await begin(server);
+  await second.repeat(['draw', 'draw', 'draw'], [...reseeds, { step: 4, dynamics_seed: 7 }]);
+  t.same(
+    second.state.moves.map(({ observation }) => observation),
+    seen.slice(0, 3),
+  );
+  await second.step('draw');
+  await second.undo();
+  await second.step('draw');
+  await second.step('draw');
+  t.same(
+    second.state.moves.map(({ observation }) => observation),
+    seen,
+    'also from there on, and after Undo',
+  );
+  const plain = await begin(server);
+  await plain.repeat(['draw', 'draw', 'draw']);
+  t.not(plain.state.moves[2].observation, seen[2], 'its own chance is another one');
+  const atStart = await begin(server);
+  await atStart.repeat([], [{ step: 0, dynamics_seed: 5 }]);
+  await atStart.step('draw');
+  const drawn = observationOf(atStart.state);
+  await atStart.undo();
+  await atStart.step('draw');
+  t.equal(observationOf(atStart.state), drawn);
+  t.not(drawn, seen[0]);
+});
+
 t.test('a session at its limit of snapshots is reported, and a reset opens another one', async t => {
   const { server, ask } = await serverOf(t);
   const episode = await begin(server);

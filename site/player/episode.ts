@@ -8,7 +8,7 @@ import {
   type PlaySetup,
   reduceEpisode,
 } from './session-state.ts';
-import type { Environment, Schemas, Session, SessionDetail } from './wire.ts';
+import type { Environment, Reseed, Schemas, Session, SessionDetail } from './wire.ts';
 
 /** Snapshots after which a reset opens a new session instead: a session may only have this many. */
 const MANY_SNAPSHOTS = 512;
@@ -111,22 +111,37 @@ export class Episode {
 
   /**
    * Repeats earlier actions from the start without showing them.
+   * @param reseeds changes of the random stream, by the number of actions before them
    * @throws RequestFailed when one is rejected
    */
-  async repeat(actions: readonly Json[]): Promise<void> {
+  async repeat(actions: readonly Json[], reseeds: readonly Reseed[] = []): Promise<void> {
     const first = await this.#snapshots[0];
     const { session, environment } = this.#state;
     const { session_id } = session;
     const from = environment.capabilities.snapshot ? Math.max(1, actions.length - MAX_REMEMBERED) : Infinity;
-    const items = actions.flatMap((action, step) => [
-      ...(step >= from ? [{ op: 'snapshot' as const, session_id }] : []),
-      { op: 'step' as const, session_id, action },
-    ]);
     const ids: string[] = [];
-    for (const reply of await this.#server.batch(items)) {
-      const result = resultOf<object>(reply);
-      if ('snapshot_id' in result) ids.push(String(result.snapshot_id));
+    let done = 0;
+    const repeatTo = async (step: number) => {
+      const items = actions
+        .slice(done, step)
+        .flatMap((action, i) => [
+          ...(done + i >= from ? [{ op: 'snapshot' as const, session_id }] : []),
+          { op: 'step' as const, session_id, action },
+        ]);
+      done = Math.max(done, step);
+      if (items.length === 0) return;
+      for (const reply of await this.#server.batch(items)) {
+        const result = resultOf<object>(reply);
+        if ('snapshot_id' in result) ids.push(String(result.snapshot_id));
+      }
+    };
+    for (const { step, dynamics_seed } of reseeds.filter(({ step }) => step <= actions.length)) {
+      await repeatTo(step);
+      const { snapshot_id } = await this.#run<Schemas['Snapshot']>('snapshot');
+      this.#snapshotsTaken++;
+      await this.#run('restore', { snapshot_id, dynamics_seed });
     }
+    await repeatTo(actions.length);
     await this.#reread();
     const remember = (step: number, id: string | undefined) => {
       if (id === undefined) return;

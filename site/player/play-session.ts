@@ -35,6 +35,9 @@ const GONE: ReadonlySet<string | undefined> = new Set([
   'session_closed',
 ]);
 
+/** Actions from the start to where a visitor plays on, with the changes of chance among them. */
+type Past = Pick<PlayRequest, 'actions' | 'reseeds'>;
+
 /** The visitor's game: opens sessions, queues actions, and keeps the state that the view shows. */
 export class PlaySession {
   readonly #server: EnvironmentServer;
@@ -83,7 +86,7 @@ export class PlaySession {
       if (turn !== this.#turn) return;
       this.setup = new Setup(this.#server, environment, request);
       this.store.dispatch({ type: 'described', environment });
-      await this.#begin(request.seed, request.actions);
+      await this.#begin(request.seed, request);
     } catch (problem) {
       if (turn === this.#turn) this.store.dispatch({ type: 'refused', problem });
     }
@@ -128,12 +131,12 @@ export class PlaySession {
     }
   }
 
-  async #begin(seed: number | undefined, actions: readonly Json[] = []): Promise<void> {
+  async #begin(seed: number | undefined, past: Past = {}): Promise<void> {
     const { setup } = this;
     const turn = this.#turn;
     this.#beginning++;
     try {
-      const episode = setup && (await this.#ask(setup, seed, actions));
+      const episode = setup && (await this.#ask(setup, seed, past));
       if (turn === this.#turn && episode) this.#take(episode);
       else await episode?.close();
     } finally {
@@ -142,7 +145,7 @@ export class PlaySession {
   }
 
   /** A new session; undefined when the settings were rejected, which their fields show. */
-  async #ask(setup: Setup, seed: number | undefined, actions: readonly Json[]): Promise<Episode | undefined> {
+  async #ask(setup: Setup, seed: number | undefined, past: Past): Promise<Episode | undefined> {
     const checked = await setup.check();
     if (!checked) return undefined;
     let episode: Episode;
@@ -152,7 +155,8 @@ export class PlaySession {
       setup.refuse(error);
       return undefined;
     }
-    if (actions.length > 0) await episode.repeat(actions);
+    const { actions = [], reseeds = [] } = past;
+    if (actions.length + reseeds.length > 0) await episode.repeat(actions, reseeds);
     return episode;
   }
 

@@ -13,10 +13,15 @@ import { Store } from '../components/store.ts';
 import { describe } from './episode.ts';
 import type { EnvironmentServer } from './server.ts';
 import { DEFAULT_SETUP, type PlaySetup, type PlayStart } from './session-state.ts';
-import type { Environment, WrapperChoice } from './wire.ts';
+import type { Environment, Reseed, WrapperChoice } from './wire.ts';
 
 /** Environment to play, and the start of its episode. */
-export type PlayRequest = PlayStart & Pick<PlaySetup, 'dynamicsSeed'> & { readonly envId: string };
+export type PlayRequest = PlayStart &
+  Pick<PlaySetup, 'dynamicsSeed'> & {
+    readonly envId: string;
+    /** Changes of the random stream before the action of a step, and after the last action. */
+    readonly reseeds?: readonly Reseed[];
+  };
 
 /** Texts and faults of the fields for an episode's start. */
 export interface SetupState {

@@ -12,6 +12,7 @@ export type Replay = Schemas['Replay'];
 export type StepResult = Schemas['StepResult'];
 export type TrajectoryRecord = Schemas['TrajectoryRecord'];
 export type Observation = Schemas['Observation'];
+export type Reseed = Schemas['Reseed'];
 export type WrapperChoice = Schemas['WrapperChoice'];
 export type Registration = Schemas['Registration'];
 

@@ -684,7 +684,13 @@ t.test('an episode branches into a session on the environment server', { skip },
   const { server } = await createApp({ logLevel: 'silent' });
   const address = await server.listen({ host: '127.0.0.1', port: 0 });
   t.teardown(() => server.close());
-  const origin = await serveDashboard(t, { runs: sampleRuns(t.testdir()), server: address });
+  const runs = sampleRuns(t.testdir());
+  // As a tree's try: its chance is another one after the first step.
+  const file = join(runs, 'lake-1/trajectories/train-000030.jsonl');
+  const reseeds = [{ step: 1, dynamics_seed: 5 }];
+  const lines = readFileSync(file, 'utf8').trim().split('\n');
+  writeFileSync(file, lines.map(line => `${JSON.stringify({ ...JSON.parse(line), reseeds })}\n`).join(''));
+  const origin = await serveDashboard(t, { runs, server: address });
   const page = await openPage(t, `${origin}/runs/${EPISODE}&turn=1`);
   const ways = page.getByRole('group', { name: 'Branch here' });
   await ways.getByRole('button', { name: 'hand' }).click();
@@ -695,7 +701,7 @@ t.test('an episode branches into a session on the environment server', { skip },
     seed: number;
     step: number;
   };
-  t.match(session, { env_id: 'FrozenLake-v0', seed: 100 });
+  t.match(session, { env_id: 'FrozenLake-v0', seed: 100, reseeds });
   t.equal(session.step, 1, 'it has taken the actions of the turns before');
   await page.getByRole('group', { name: 'Play on by hand' }).getByRole('button', { name: 'Down' }).click();
   await page.locator('.branch-actions li', { hasText: 'Down' }).waitFor();

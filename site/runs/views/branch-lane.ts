@@ -10,7 +10,7 @@ import { type BatchReply, batchServer } from '../../player/server.ts';
 import { isOver, totalReward } from '../../player/session-state.ts';
 import type { Source } from '../data/source.ts';
 import { short } from '../format.ts';
-import { Arrow } from './turn-words.ts';
+import { Arrow, actionsBefore } from './turn-words.ts';
 
 /** A game that branches off an episode. */
 export interface Branch {
@@ -30,7 +30,7 @@ interface BranchStart extends Pick<Branch, 'turn' | 'by' | 'played'> {
 
 /** Opens a session of an episode's level, and continues from before a turn. */
 export function openBranch(source: Source, { episode, config, turn, by, played }: BranchStart) {
-  const actions = episode.turns.slice(0, turn).flatMap(each => each.actions);
+  const actions = actionsBefore(episode, turn);
   const server = batchServer(
     async items => (await source.post<{ results: readonly BatchReply[] }>('v1/batch', { items })).results,
     parameters => source.post('v1/sessions', parameters),
@@ -42,6 +42,7 @@ export function openBranch(source: Source, { episode, config, turn, by, played }
       envId: episode.env_id,
       seed: episode.seed ?? undefined,
       dynamicsSeed: episode.dynamics_seed,
+      reseeds: episode.reseeds,
       config: config as { readonly [name: string]: Json } | undefined,
       actions: [...actions, ...(played?.actions ?? [])],
     });

@@ -7,9 +7,12 @@ import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { isLocked, TokenForm } from './token-form.ts';
+import { actionsBefore } from './turn-words.ts';
 
 /** The player that is not in the page or on the environment server. */
 const CHECKPOINT = 'checkpoint';
+const FRESH_CHANCE =
+  'A checkpoint cannot play on from here: this try of a tree changed its dynamics seed on the way. Play on by hand.';
 
 /** The branch of an episode, and its actions. */
 export function useBranch(store: RunViewProps['store'], { episode, file, index }: EpisodeReply) {
@@ -23,6 +26,8 @@ export function useBranch(store: RunViewProps['store'], { episode, file, index }
   const { api, server, checkpoints } = source.site;
   const config = store.detail!.row.run.tags.find(({ tag }) => tag === episode.tag)?.config;
   const playedOn = (turn: number) => {
+    const taken = actionsBefore(episode, turn).length;
+    if (episode.reseeds?.some(({ step }) => step <= taken)) throw new Error(FRESH_CHANCE);
     setWaiting(true);
     return source
       .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn })

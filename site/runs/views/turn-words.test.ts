@@ -4,7 +4,7 @@ import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared
 import { episodeEnd } from '../../components/ends.ts';
 import { probability } from './token-text.ts';
 import { tintScale } from './tokens.ts';
-import { actionsOf, leastLikely, statesOf, turnNumbers } from './turn-words.ts';
+import { actionsBefore, actionsOf, leastLikely, statesOf, turnNumbers } from './turn-words.ts';
 
 const lake = (player: readonly [number, number]): Json => ({
   rows: 4,
@@ -98,4 +98,10 @@ t.test('an end is shown in words, an unknown one as its name', async t => {
   ]);
   t.equal(said(true), 'Solved');
   t.equal(episodeEnd({ success: false, terminated: false }).text, 'Ran out of turns');
+});
+
+t.test('an episode is repeated with the actions that its environment did not know', async t => {
+  const played = episode([turn({ actions: ['Up'], sent: ['Fly', 'Up'] }), turn({ actions: ['Down'] })]);
+  t.same(actionsBefore(played, 0), []);
+  t.same(actionsBefore(played, 2), ['Fly', 'Up', 'Down']);
 });

@@ -15,6 +15,10 @@ export function actionsOf(turn: TurnRecord): string {
   return turn.actions.length === 0 ? 'nothing, no action was valid' : actionNames(turn).join(', ');
 }
 
+/** The actions that an episode took before a turn; those that the environment did not know took a step as well. */
+export const actionsBefore = ({ turns }: EpisodeRecord, at: number): readonly Json[] =>
+  turns.slice(0, at).flatMap(({ sent, actions }) => sent ?? actions);
+
 /** [row, col] offset of each direction, by the names that grids use. */
 const DIRECTIONS: { readonly [name: string]: readonly [number, number] } = {
   up: [-1, 0],
