@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { DamagedDatabase, isDamage } from './damage.ts';
+import { DamagedDatabase, isDamage } from './faults.ts';
 import { makePrivateFile, makePrivateFolder, tighten } from './private-files.ts';
-import { inTransaction } from './transaction.ts';
 
 const SQLITE_BUSY = 5;
 export const DATABASE_FILE = 'ragen.db';
@@ -174,4 +173,18 @@ function versionOf(database: DatabaseSync): number {
 function tablesOf(database: DatabaseSync): string[] {
   const rows = database.prepare("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").all();
   return (rows as { name: string }[]).map(({ name }) => name).filter(name => !name.startsWith('sqlite_'));
+}
+
+/** Runs work as one transaction that no other process can write between. */
+export function inTransaction<T>(database: DatabaseSync, work: () => T): T {
+  try {
+    database.exec('BEGIN IMMEDIATE');
+    const result = work();
+    database.exec('COMMIT');
+    return result;
+  } catch (error) {
+    // After some faults, such as a full disk, SQLite has rolled back already.
+    if (database.isTransaction) database.exec('ROLLBACK');
+    throw error;
+  }
 }

@@ -2,7 +2,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { isDamage } from './damage.ts';
+import { isDamage } from './faults.ts';
 import { makePrivateFile, makePrivateFolder, PRIVATE_FILE } from './private-files.ts';
 
 /** Locked by the server that uses a folder. */

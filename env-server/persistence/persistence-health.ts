@@ -1,12 +1,14 @@
 import type { Logger } from 'pino';
 import { Problem } from '../problems.ts';
-import { STORAGE_RETRY_SECONDS, type StorageCode, storageFaultOf } from './storage-problem.ts';
+import { STORAGE_RETRY_SECONDS, type StorageCode, storageFaultOf } from './faults.ts';
 
 /** Parts that write to the data folder: custom environments, sessions at a checkpoint, operations as they happen. */
 export const PERSISTENCE_PARTS = ['environments', 'checkpoint', 'journal'] as const;
 export type PersistencePart = (typeof PERSISTENCE_PARTS)[number];
 
 const MS_PER_S = 1000;
+const FIRST_DELAY_MS = 100;
+const MAX_DELAY_MS = 10_000;
 
 /** State of a server's writes to its data folder; part of the reply of `/readyz`. */
 export interface PersistenceReport {
@@ -63,13 +65,12 @@ export class PersistenceHealth {
   failed(part: PersistencePart, error: unknown): void {
     const health = this.parts[part];
     health.failures++;
-    const cause = error instanceof Problem ? (error.cause ?? error) : error;
-    const fault = storageFaultOf(cause);
+    const fault = storageFaultOf(error);
     const code = fault?.code ?? 'storage_failed';
     const reason = fault?.reason ?? 'writing failed; the log of the server has the cause';
     const first = health.failing === undefined;
     health.failing = { since: health.failing?.since ?? this.#clock(), code, reason };
-    if (first) this.#log?.error({ err: cause, part }, `writing of the ${part} fails: ${reason}`);
+    if (first) this.#log?.error({ err: error, part }, `writing of the ${part} fails: ${reason}`);
   }
 
   waiting(part: PersistencePart, bytes: number): void {
@@ -118,5 +119,41 @@ export class PersistenceHealth {
       `${failing.reason} since ${report.since}; ${report.bytes_waiting} bytes wait in memory to be written`,
       { retryAfterSeconds: STORAGE_RETRY_SECONDS, members: { persistence: report } },
     );
+  }
+}
+
+/** Retries after a delay that doubles with each consecutive failure. */
+export class RetryTimer {
+  readonly #attempt: () => void;
+  #delayMs = FIRST_DELAY_MS;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(attempt: () => void) {
+    this.#attempt = attempt;
+  }
+
+  /** True if an attempt is scheduled. */
+  get pending(): boolean {
+    return this.#timer !== undefined;
+  }
+
+  /** Schedules the next attempt, unless one is scheduled. */
+  failed(): void {
+    if (this.#timer) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      this.#attempt();
+    }, this.#delayMs).unref();
+    this.#delayMs = Math.min(2 * this.#delayMs, MAX_DELAY_MS);
+  }
+
+  succeeded(): void {
+    this.stop();
+    this.#delayMs = FIRST_DELAY_MS;
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
   }
 }

@@ -1,10 +1,9 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { damageOf, isDamage } from './damage.ts';
 import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
+import { damageOf, isDamage, problemOf, storageFaultOf } from './faults.ts';
 import { lockFolder } from './lock.ts';
-import { storageFaultOf, storageProblem } from './storage-problem.ts';
 import { columnsOf, type DatabaseRow, faultOf, nameOf, type StoredTable, TABLES } from './stored-tables.ts';
 
 const NEW_SUFFIX = '.new';
@@ -100,8 +99,7 @@ function replaced(path: string, damaged: DatabaseSync | undefined, now: Date): O
     }
     database.exec('PRAGMA wal_checkpoint(TRUNCATE)');
   } catch (error) {
-    const fault = storageFaultOf(error);
-    throw fault ? storageProblem(fault, error) : error;
+    throw problemOf(error);
   } finally {
     database.close();
     damaged?.close();

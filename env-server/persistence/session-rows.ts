@@ -1,6 +1,5 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
-import { openDatabase } from './database.ts';
-import { inTransaction } from './transaction.ts';
+import { inTransaction, openDatabase } from './database.ts';
 
 /** Milliseconds that a write waits for another process. */
 const PATIENCE_MS = 10_000;
@@ -205,7 +204,7 @@ export class SessionRows {
   /**
    * Makes all changes or none, in order; they are read inside the transaction.
    * @param permitted checked when no other process can write any more
-   * @throws Problem `storage_full`, `storage_failed`; Error where it is not permitted
+   * @throws Error of SQLite; Error where it is not permitted
    */
   write(changes: Iterable<RowWrite>, permitted: () => boolean = () => true): void {
     inTransaction(this.#database, () => {

@@ -1,4 +1,3 @@
-import type { SqliteStore } from './sqlite-store.ts';
 import type { Store } from './store.ts';
 import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 
@@ -26,6 +25,6 @@ export const REGISTERED: AuditEntry = {
 };
 
 /** The audit log of an embedded database, oldest first. */
-export function auditOf(store: Pick<Store | SqliteStore, 'audit'>): AuditEntry[] {
+export function auditOf(store: Pick<Store, 'audit'>): AuditEntry[] {
   return [...(store.audit(1000) as AuditPage).entries].reverse();
 }

@@ -1,16 +1,20 @@
 import { join } from 'node:path';
-import { DamagedDatabase, damageOf } from './damage.ts';
+import type { DatabaseSync } from 'node:sqlite';
+import { Problem } from '../problems.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
-import { PersistenceHealth } from './persistence-health.ts';
-import { SqliteStore } from './sqlite-store.ts';
+import { EnvironmentRows } from './environment-rows.ts';
+import { DamagedDatabase, damageOf, problemOf, storageFaultOf } from './faults.ts';
+import { PersistenceHealth, RetryTimer } from './persistence-health.ts';
 import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
-import { type HealthNews, revivedError } from './thread/protocol.ts';
 
 /** Milliseconds that opening the database waits for another process's write. */
 const START_PATIENCE_MS = 5000;
 /** The same for reading while the server runs, which blocks the event loop. */
 const READ_PATIENCE_MS = 20;
+/** Most entries that wait for a disk that accepts no writes; the oldest are dropped. They are in the log as well. */
+const MAX_WAITING_NOTES = 1000;
+const MIN_TRY_BYTES = 4096;
 
 /** Data that a server keeps beyond its process. */
 export interface Store {
@@ -46,78 +50,176 @@ export interface Store {
  * Opens the embedded database.
  * @param folder made where it is missing; undefined keeps everything in memory, until the process ends
  * @param health gets a report of each write
- * @throws ForeignDatabase, DamagedDatabase
+ * @throws ForeignDatabase, DamagedDatabase; Problem `storage_full`, `storage_failed`
  */
 export function openStore(folder?: string, health = new PersistenceHealth()): Store {
-  return new DatabaseStore(folder, health);
+  const database = opened(folder);
+  database.exec(`PRAGMA busy_timeout = ${READ_PATIENCE_MS}`);
+  const thread = folder === undefined ? undefined : new DatabaseThread({ folder });
+  return new DatabaseStore(database, health, thread);
 }
 
 /**
  * Reads the whole database, once at the start of a server: later, damage would fail a request.
  * @param folder made where it is missing
- * @throws ForeignDatabase, DamagedDatabase
+ * @throws ForeignDatabase, DamagedDatabase; Problem `storage_full`, `storage_failed`
  */
 export function checkDatabase(folder: string): void {
-  const database = openDatabase(folder, START_PATIENCE_MS);
+  const database = opened(folder);
   const [damage] = damageOf(database);
   database.close();
   if (damage !== undefined) throw new DamagedDatabase(join(folder, DATABASE_FILE), new Error(damage));
 }
 
-/** The store in the embedded database. It reads in the event loop and, where there is a file, writes in a thread. */
-class DatabaseStore implements Store {
+function opened(folder: string | undefined): DatabaseSync {
+  return diskFaultsAsProblems(() => openDatabase(folder, START_PATIENCE_MS));
+}
+
+/**
+ * The store in the embedded database. It reads in the event loop and, where there is a file, writes in a thread. Entries of
+ * the audit log that the disk does not take are written with the next change, or when the disk takes writes again.
+ */
+export class DatabaseStore implements Store {
   readonly durable: boolean;
-  readonly #local: SqliteStore;
+  readonly #rows: EnvironmentRows;
   readonly #health: PersistenceHealth;
   readonly #thread: DatabaseThread | undefined;
+  readonly #retry = new RetryTimer(() => void this.#tryDisk());
+  #waiting: readonly AuditEntry[] = [];
+  /** Size of the largest write that failed for lack of room; 0 while there is room. */
+  #needed = 0;
+  /** Resolves when the last write is done. */
+  #last: Promise<unknown> = Promise.resolve();
 
-  constructor(folder: string | undefined, health: PersistenceHealth) {
-    const database = openDatabase(folder, START_PATIENCE_MS);
-    database.exec(`PRAGMA busy_timeout = ${READ_PATIENCE_MS}`);
-    this.#local = new SqliteStore(database, health);
+  constructor(database: DatabaseSync, health: PersistenceHealth, thread?: DatabaseThread) {
+    this.#rows = new EnvironmentRows(database);
     this.#health = health;
-    this.durable = folder !== undefined;
-    if (folder !== undefined) {
-      this.#thread = new DatabaseThread({ folder, onHealth: news => this.#hear(news) });
-    }
+    this.#thread = thread;
+    this.durable = database.location() !== null;
   }
 
   environments(): StoredEnvironment[] {
-    return this.#local.environments();
-  }
-
-  async putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
-    if (!this.#thread) return this.#local.putEnvironment(environment, entry);
-    return this.#thread.write('putEnvironment', environment, entry);
+    return this.#rows.environments();
   }
 
   rewriteDefinitions(environments: readonly StoredEnvironment[]): void {
-    this.#local.rewriteDefinitions(environments);
+    diskFaultsAsProblems(() => this.#rows.rewriteDefinitions(environments));
   }
 
-  async removeEnvironment(envId: string, entry: AuditEntry): Promise<void> {
-    if (!this.#thread) this.#local.removeEnvironment(envId, entry);
-    else await this.#thread.write('removeEnvironment', envId, entry);
+  /** @throws Problem `storage_failed` */
+  audit(limit: number, before?: string): AuditPage {
+    return diskFaultsAsProblems(() => this.#rows.audit(limit, before));
+  }
+
+  putEnvironment(environment: StoredEnvironment, entry: AuditEntry): Promise<boolean> {
+    const { length } = JSON.stringify(environment.definition);
+    return this.#write(length, earlier =>
+      this.#thread
+        ? this.#thread.write('putEnvironment', environment, entry, earlier)
+        : this.#rows.putEnvironment(environment, entry, earlier),
+    );
+  }
+
+  removeEnvironment(envId: string, entry: AuditEntry): Promise<void> {
+    return this.#write(0, earlier =>
+      this.#thread
+        ? this.#thread.write('removeEnvironment', envId, entry, earlier)
+        : this.#rows.removeEnvironment(envId, entry, earlier),
+    );
   }
 
   note(entry: AuditEntry): void {
-    if (!this.#thread) this.#local.note(entry);
-    else this.#thread.write('note', entry).catch(error => this.#health.failed('environments', error));
+    this.#wait([...this.#waiting, entry]);
+    void this.#unattended(this.#noteWaiting());
   }
 
-  audit(limit: number, before?: string): AuditPage {
-    return this.#local.audit(limit, before);
+  #noteWaiting(): Promise<void> {
+    return this.#write(0, earlier =>
+      this.#thread ? this.#thread.write('note', earlier) : this.#rows.note(earlier),
+    );
   }
 
   async close(): Promise<void> {
+    await this.#last;
+    if (this.#waiting.length > 0) await this.#noteWaiting().catch(() => undefined);
+    this.#retry.stop();
     await this.#thread?.close();
-    this.#local.close();
+    this.#rows.close();
   }
 
-  #hear(news: HealthNews): void {
-    const health = this.#health;
-    if (news.state === 'succeeded') health.succeeded('environments');
-    else if (news.state === 'failed') health.failed('environments', revivedError(news.error));
-    else health.waiting('environments', news.bytes);
+  /**
+   * Writes, together with the entries that wait.
+   * @param size bytes of a large write: after a full disk a smaller write does not prove that there is room
+   * @throws Problem `storage_full`, `storage_failed`
+   */
+  #write<T>(size: number, work: (earlier: readonly AuditEntry[]) => Promise<T> | T): Promise<T> {
+    const earlier = this.#waiting;
+    this.#waiting = [];
+    const written = (async () => work(earlier))().then(
+      result => {
+        this.#succeed(size);
+        return result;
+      },
+      error => {
+        if (storageFaultOf(error)) {
+          this.#wait([...earlier, ...this.#waiting]);
+          this.#fail(size, error);
+        }
+        throw problemOf(error);
+      },
+    );
+    this.#last = written.catch(() => undefined);
+    return written;
+  }
+
+  #wait(entries: readonly AuditEntry[]): void {
+    this.#waiting = entries.slice(-MAX_WAITING_NOTES);
+  }
+
+  #succeed(size: number): void {
+    this.#reportWaiting();
+    if (size < this.#needed) return;
+    this.#needed = 0;
+    this.#retry.succeeded();
+    this.#health.succeeded('environments');
+  }
+
+  #fail(size: number, error: unknown): void {
+    this.#needed = Math.max(this.#needed, size);
+    this.#reportWaiting();
+    this.#health.failed('environments', error);
+    this.#retry.failed();
+  }
+
+  #reportWaiting(): void {
+    const bytes = this.#waiting.length === 0 ? 0 : JSON.stringify(this.#waiting).length;
+    this.#health.waiting('environments', bytes);
+  }
+
+  /** Tests the disk with the size that failed. */
+  #tryDisk(): Promise<void> {
+    const size = Math.max(this.#needed, MIN_TRY_BYTES);
+    return this.#unattended(
+      this.#write(size, earlier =>
+        this.#thread ? this.#thread.write('tryDisk', size, earlier) : this.#rows.tryDisk(size, earlier),
+      ),
+    );
+  }
+
+  /** A write without a caller: what is no fault of the disk is reported, too, e.g. a thread that ended. */
+  async #unattended(write: Promise<void>): Promise<void> {
+    try {
+      await write;
+    } catch (error) {
+      if (!(error instanceof Problem)) this.#fail(0, error);
+    }
+  }
+}
+
+function diskFaultsAsProblems<T>(work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    throw problemOf(error);
   }
 }

@@ -1,5 +1,5 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
-import { isDamage } from './damage.ts';
+import { isDamage } from './faults.ts';
 
 /** Hashes of request keys have two 32-bit words. */
 const HASH_BYTES = 8;

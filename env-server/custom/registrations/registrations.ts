@@ -5,7 +5,7 @@ import type { CheckReport } from '../../environments/core/checker/report.ts';
 import { ENVIRONMENT_ID } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';
-import { storageFaultOf } from '../../persistence/storage-problem.ts';
+import { storageFaultOf } from '../../persistence/faults.ts';
 import type { Store } from '../../persistence/store.ts';
 import type {
   AuditAction,

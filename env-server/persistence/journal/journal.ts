@@ -1,8 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
-import type { PersistenceHealth } from '../persistence-health.ts';
-import { RetryTimer } from '../retry-timer.ts';
-import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../storage-problem.ts';
+import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../faults.ts';
+import { type PersistenceHealth, RetryTimer } from '../persistence-health.ts';
 import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
 import type { Turn } from './turn-file.ts';
 
@@ -324,8 +323,7 @@ export class Journal {
   #fail(error: unknown): void {
     const { synced } = this.#settings;
     if (!synced) this.#files.noteUnwritten();
-    const cause = error instanceof Problem ? error.cause : error;
-    if (storageFaultOf(cause)?.code !== 'storage_full') this.#files.leave();
+    if (storageFaultOf(error)?.code !== 'storage_full') this.#files.leave();
     this.#parts.health.failed('journal', error);
     this.#reportWaiting();
     if (!this.#closed) this.#retry.failed();

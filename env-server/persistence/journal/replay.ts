@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { isDamage } from '../damage.ts';
+import { isDamage, storageFaultOf } from '../faults.ts';
 import { isOfOtherBoot } from '../lock.ts';
-import { storageFaultOf } from '../storage-problem.ts';
 import type { JournalFault, JournalPosition, PositionedRecord, ReplayFindings } from './continuity.ts';
 import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileName } from './journal-files.ts';
 import { recordsOfSegment } from './legacy-segments.ts';

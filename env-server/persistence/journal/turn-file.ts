@@ -1,7 +1,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { inTransaction } from '../database.ts';
 import { makePrivateFile } from '../private-files.ts';
-import { inTransaction } from '../transaction.ts';
 import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
 
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
@@ -67,7 +67,7 @@ export class TurnFile {
 
   /**
    * Adds turns, all or none.
-   * @throws Error of SQLite; Problem `storage_full`, `storage_failed`
+   * @throws Error of SQLite
    */
   write(turns: readonly Turn[]): void {
     if (turns.length === 1) this.#add(turns[0], 1);

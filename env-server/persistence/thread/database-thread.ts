@@ -1,13 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import {
-  type DatabaseWrites,
-  type HealthNews,
-  revivedError,
-  type ThreadMessage,
-  type ThreadSetup,
-  type WriteName,
-  type WriteRequest,
-} from './protocol.ts';
+import type { DatabaseWrites, ThreadSetup, WriteReply, WriteRequest } from './worker.ts';
 
 const WORKER = new URL('./worker.ts', import.meta.url);
 
@@ -21,8 +13,6 @@ export interface DatabaseThreadSettings {
   readonly folder: string;
   /** True if written data survives a crash of the machine. */
   readonly synced?: boolean;
-  /** Called with the health of writes to the tables of environments. */
-  readonly onHealth?: (news: HealthNews) => void;
 }
 
 /** Writes to the database in a thread, one after another. The thread is started for the first write. */
@@ -39,9 +29,9 @@ export class DatabaseThread {
 
   /**
    * Writes everything or nothing.
-   * @throws Problem `storage_full`, `storage_failed`; Error when the thread ends meanwhile
+   * @throws Error of SQLite; Error when the thread ends meanwhile
    */
-  write<N extends WriteName>(
+  write<N extends keyof DatabaseWrites>(
     name: N,
     ...given: Parameters<DatabaseWrites[N]>
   ): Promise<ReturnType<DatabaseWrites[N]>> {
@@ -58,12 +48,11 @@ export class DatabaseThread {
   }
 
   #start(): Worker {
-    const { folder, synced = false, onHealth } = this.#settings;
+    const { folder, synced = false } = this.#settings;
     const workerData: ThreadSetup = { folder, synced, sealed: this.#sealed };
     const worker = new Worker(WORKER, { workerData, name: 'database' });
-    worker.on('message', (message: ThreadMessage) => {
-      if ('health' in message) onHealth?.(message.health);
-      else this.#settle(message);
+    worker.on('message', (reply: WriteReply) => {
+      this.#settle(reply);
       if (this.#waiting.size === 0) worker.unref();
     });
     worker.on('error', error => this.#lose(worker, error));
@@ -71,11 +60,11 @@ export class DatabaseThread {
     return worker;
   }
 
-  #settle(message: Exclude<ThreadMessage, { readonly health: unknown }>): void {
-    const waiting = this.#waiting.get(message.id);
-    this.#waiting.delete(message.id);
-    if ('error' in message) waiting?.reject(revivedError(message.error));
-    else waiting?.resolve(message.result);
+  #settle(reply: WriteReply): void {
+    const waiting = this.#waiting.get(reply.id);
+    this.#waiting.delete(reply.id);
+    if ('error' in reply) waiting?.reject(Object.assign(reply.error, reply.fields));
+    else waiting?.resolve(reply.result);
   }
 
   /** The next write starts another thread. */

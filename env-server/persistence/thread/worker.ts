@@ -1,16 +1,30 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openDatabase } from '../database.ts';
-import { TurnFile, type TurnFileHead } from '../journal/turn-file.ts';
-import { SessionRows } from '../session-rows.ts';
-import { SqliteStore } from '../sqlite-store.ts';
-import {
-  type DatabaseWrites,
-  type HealthNews,
-  plainError,
-  type ThreadMessage,
-  type ThreadSetup,
-  type WriteRequest,
-} from './protocol.ts';
+import { EnvironmentRows } from '../environment-rows.ts';
+import { type Turn, TurnFile, type TurnFileHead } from '../journal/turn-file.ts';
+import { type RowWrite, SessionRows } from '../session-rows.ts';
+
+/** Start data of a thread. */
+export interface ThreadSetup {
+  /** Folder of the database. */
+  readonly folder: string;
+  /** True if written data survives a crash of the machine. */
+  readonly synced: boolean;
+  /** One shared number: 1 when nothing may be written any more. */
+  readonly sealed: Int32Array;
+}
+
+export interface WriteRequest {
+  readonly id: number;
+  readonly name: keyof DatabaseWrites;
+  readonly given: readonly unknown[];
+}
+
+/** Reply to a request. Of an error only message, stack and cause cross from one thread to another. */
+export type WriteReply = { readonly id: number } & (
+  | { readonly result: unknown }
+  | { readonly error: Error; readonly fields: { readonly code?: unknown; readonly errcode?: unknown } }
+);
 
 /** Milliseconds that a write waits for another process's write; only its callers wait with it. */
 const PATIENCE_MS = 10_000;
@@ -19,7 +33,7 @@ const { folder, synced, sealed } = workerData as ThreadSetup;
 const port = parentPort!;
 
 let openedRows: SessionRows | undefined;
-let openedStore: SqliteStore | undefined;
+let openedEnvironments: EnvironmentRows | undefined;
 let openedTurns: { readonly path: string; readonly file: TurnFile } | undefined;
 
 function rows(): SessionRows {
@@ -30,14 +44,9 @@ function rows(): SessionRows {
   return openedRows;
 }
 
-function store(): SqliteStore {
-  const report = (health: HealthNews) => post({ health });
-  openedStore ??= new SqliteStore(openDatabase(folder, PATIENCE_MS), {
-    succeeded: () => report({ state: 'succeeded' }),
-    failed: (_part, error) => report({ state: 'failed', error: plainError(error) }),
-    waiting: (_part, bytes) => report({ state: 'waiting', bytes }),
-  });
-  return openedStore;
+function environments(): EnvironmentRows {
+  openedEnvironments ??= new EnvironmentRows(openDatabase(folder, PATIENCE_MS));
+  return openedEnvironments;
 }
 
 function turnsOf(path: string, head: TurnFileHead): TurnFile {
@@ -49,6 +58,17 @@ function turnsOf(path: string, head: TurnFileHead): TurnFile {
   return openedTurns.file;
 }
 
+type EnvironmentWrites = Pick<EnvironmentRows, 'putEnvironment' | 'removeEnvironment' | 'note' | 'tryDisk'>;
+
+/** The writes of a thread; each is done as a whole or not at all. */
+export interface DatabaseWrites extends EnvironmentWrites {
+  writeSessions(changes: readonly RowWrite[]): void;
+  /** Adds turns to a file of the journal, and returns how long that took, in milliseconds. */
+  writeTurns(path: string, head: TurnFileHead, turns: readonly Turn[]): number;
+  /** Closes the databases. */
+  close(): void;
+}
+
 const WRITES: DatabaseWrites = {
   writeSessions: changes => rows().write(changes, () => Atomics.load(sealed, 0) === 0),
   writeTurns(path, head, turns) {
@@ -57,25 +77,25 @@ const WRITES: DatabaseWrites = {
     file.write(turns);
     return performance.now() - begun;
   },
-  putEnvironment: (environment, entry) => store().putEnvironment(environment, entry),
-  removeEnvironment: (envId, entry) => store().removeEnvironment(envId, entry),
-  note: entry => store().note(entry),
+  putEnvironment: (...given) => environments().putEnvironment(...given),
+  removeEnvironment: (...given) => environments().removeEnvironment(...given),
+  note: entries => environments().note(entries),
+  tryDisk: (...given) => environments().tryDisk(...given),
   close() {
     openedRows?.close();
-    openedStore?.close();
+    openedEnvironments?.close();
     openedTurns?.file.close();
   },
 };
 
-function post(message: ThreadMessage): void {
-  port.postMessage(message);
-}
-
 port.on('message', ({ id, name, given }: WriteRequest) => {
+  let reply: WriteReply;
   try {
     const write = WRITES[name] as (...given: readonly unknown[]) => unknown;
-    post({ id, result: write(...given) });
+    reply = { id, result: write(...given) };
   } catch (error) {
-    post({ id, error: plainError(error) });
+    const { code, errcode } = error as { readonly code?: unknown; readonly errcode?: unknown };
+    reply = { id, error: error as Error, fields: { code, errcode } };
   }
+  port.postMessage(reply);
 });

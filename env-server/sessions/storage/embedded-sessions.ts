@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Json } from '../../../shared/json.ts';
 import type { Durability } from '../../persistence/durability.ts';
+import { problemOf, STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/faults.ts';
 import { recordText } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
@@ -8,10 +9,8 @@ import {
   type RecordBody,
   type RecordKind,
 } from '../../persistence/journal/records.ts';
-import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
-import { RetryTimer } from '../../persistence/retry-timer.ts';
+import { type PersistenceHealth, RetryTimer } from '../../persistence/persistence-health.ts';
 import type { RowWrite } from '../../persistence/session-rows.ts';
-import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/storage-problem.ts';
 import { Problem } from '../../problems.ts';
 import { RowBatch } from '../../store/row-batch.ts';
 import { type NewSession, NotStorable } from '../../store/session-store.ts';
@@ -100,11 +99,20 @@ export class EmbeddedSessions implements SessionJournal {
     for (const known of repliesOf(replies, droppedKeys))
       sessions.recallReplies(known.owner, known.replies, known.dropped);
     upgradeFirstForm(this.#store);
-    if (!this.#store.hasRecords) this.#begin(await takeAll(this.#taking));
+    if (!this.#store.hasRecords) await this.#takeNow();
     else {
       this.#resuming = this.#resume();
       this.#resuming.catch(() => undefined);
       sessions.resumption = this.#resuming;
+    }
+  }
+
+  /** @throws Problem `storage_full`, `storage_failed` */
+  async #takeNow(): Promise<void> {
+    try {
+      this.#begin(await takeAll(this.#taking));
+    } catch (error) {
+      throw problemOf(error);
     }
   }
 

@@ -1,3 +1,4 @@
+import type { DatabaseSync } from 'node:sqlite';
 import { Problem, type ProblemCode } from '../problems.ts';
 
 /** Problems of the disk. */
@@ -30,6 +31,7 @@ const SYSTEM_FAULTS: { readonly [code: string]: StorageFault } = {
   ESTALE: { code: 'storage_failed', reason: 'the network file system lost the file (ESTALE)' },
 };
 
+const PRIMARY_CODE = 0xff;
 /** Primary result codes of SQLite (https://www.sqlite.org/rescode.html). */
 const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
   5: { code: 'storage_failed', reason: 'another write holds the database (SQLITE_BUSY)' },
@@ -40,7 +42,6 @@ const SQLITE_FAULTS: { readonly [code: number]: StorageFault } = {
   14: { code: 'storage_failed', reason: 'the database file cannot be opened (SQLITE_CANTOPEN)' },
   26: { code: 'storage_failed', reason: 'the file is not a database (SQLITE_NOTADB)' },
 };
-const PRIMARY_CODE = 0xff;
 
 /** The disk fault behind an error of the file system or of SQLite; undefined for other errors. */
 export function storageFaultOf(error: unknown): StorageFault | undefined {
@@ -50,10 +51,48 @@ export function storageFaultOf(error: unknown): StorageFault | undefined {
   return typeof code === 'string' && Object.hasOwn(SYSTEM_FAULTS, code) ? SYSTEM_FAULTS[code] : undefined;
 }
 
-/** The problem for a request that failed because of the disk. */
-export function storageProblem({ code, reason }: StorageFault, cause?: unknown): Problem {
-  return new Problem(code, `nothing was changed: ${reason}`, {
+/** The problem for a request that failed because of the disk; any other error as it is. */
+export function problemOf(error: unknown): unknown {
+  const fault = storageFaultOf(error);
+  if (!fault) return error;
+  return new Problem(fault.code, `nothing was changed: ${fault.reason}`, {
     retryAfterSeconds: STORAGE_RETRY_SECONDS,
-    cause,
+    cause: error,
   });
+}
+
+const SQLITE_CORRUPT = 11;
+const SQLITE_NOTADB = 26;
+
+/** The database is damaged; the message has the remedy. */
+export class DamagedDatabase extends Error {
+  override readonly name = 'DamagedDatabase';
+  readonly file: string;
+
+  constructor(file: string, cause: Error) {
+    super(
+      `the database ${file} is damaged (${cause.message}). Restore it from a backup, or start the server once with --repair: that keeps what can be read in a new database, keeps the damaged one under another name, and says what was lost`,
+      { cause },
+    );
+    this.file = file;
+  }
+}
+
+/** True if an error of SQLite means that the file is damaged. */
+export function isDamage(error: unknown): boolean {
+  const { code, errcode } = (error ?? {}) as { readonly code?: unknown; readonly errcode?: unknown };
+  if (code !== 'ERR_SQLITE_ERROR' || typeof errcode !== 'number') return false;
+  const primary = errcode & PRIMARY_CODE;
+  return primary === SQLITE_CORRUPT || primary === SQLITE_NOTADB;
+}
+
+/** Faults that SQLite finds in a database, e.g. a page that belongs to no table; empty for a sound one. */
+export function damageOf(database: DatabaseSync): string[] {
+  try {
+    const rows = database.prepare('PRAGMA quick_check(10)').all() as { quick_check: string }[];
+    return rows.map(({ quick_check }) => quick_check).filter(line => line !== 'ok');
+  } catch (error) {
+    if (isDamage(error)) return [(error as Error).message];
+    throw error;
+  }
 }
