@@ -3,31 +3,44 @@ import {
   type AskReply,
   type CheckpointRequest,
   checkpointProblem,
+  type KeptCheckpoints,
   MAX_CHECKPOINT_REQUEST_BYTES,
   type PlayOnReply,
 } from '../../shared/run-folder/checkpoint-request.ts';
 import type { TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import type { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { EpisodeReply } from '../../site/server/reader/trajectories.ts';
+import { type EditedPrompt, editedPrompt } from './edited-prompt.ts';
 
 /** Longest prompt and response of an asked checkpoint, in tokens; a short response gets some room. */
-const MAX_PROMPT = 8192;
+export const MAX_PROMPT = 8192;
 const MAX_RESPONSE = 1024;
 const LEAST_RESPONSE = 16;
 
-/** Tokens to continue. */
-export interface Question {
-  readonly prompt: readonly number[];
+/** A prompt to continue. */
+export interface Question extends EditedPrompt {
   readonly max_tokens: number;
   /** Texts that end a response. */
   readonly stop?: readonly string[];
 }
 
-/** Newest checkpoints of runs, in other processes. Takes one request at a time, and throws an Error for a second. */
+/** A checkpoint of the run in a folder: of a step, or the newest. */
+export interface CheckpointChoice {
+  readonly folder: string;
+  readonly step?: number;
+}
+
+/** Checkpoints of runs, in other processes. Takes one request at a time, and throws an Error for a second. */
 export interface Checkpoints {
-  ask(folder: string, question: Question, signal: AbortSignal): Promise<AskReply>;
+  kept(folder: string): KeptCheckpoints;
+  ask(checkpoint: CheckpointChoice, question: Question, signal: AbortSignal): Promise<AskReply>;
   /** Plays on from before a turn on the environment server of the dashboard. */
-  playOn(folder: string, episode: TrajectoryRecord, turn: number, signal: AbortSignal): Promise<PlayOnReply>;
+  playOn(
+    checkpoint: CheckpointChoice,
+    episode: TrajectoryRecord,
+    turn: number,
+    signal: AbortSignal,
+  ): Promise<PlayOnReply>;
   /** Ends the processes. */
   close(): Promise<void>;
 }
@@ -41,34 +54,42 @@ interface RouteParts {
   ) => { readonly status: number; readonly detail: string } | undefined;
 }
 
-/** The route by which pages ask checkpoints. A request without the token is refused before its body is read. */
+/** The routes by which pages list and ask checkpoints. To ask without the token is refused before the body is read. */
 export function addCheckpointRoute(app: FastifyInstance, { reader, checkpoints, denies }: RouteParts): void {
   app.addHook('onClose', () => checkpoints.close());
+  const runOf = ({ query: { id } }: { readonly query: { readonly id?: unknown } }) =>
+    typeof id === 'string' ? reader.find(id) : undefined;
+  app.get<{ Querystring: { readonly id?: unknown } }>('/runs/api/checkpoints', async (request, reply) => {
+    const run = await runOf(request);
+    if (!run) return refuse(reply, 404, 'there is no such run');
+    return reply.header('cache-control', 'no-store').send(checkpoints.kept(run.path));
+  });
   app.post<{ Querystring: { readonly id?: unknown } }>(
     '/runs/api/checkpoint',
     {
       bodyLimit: MAX_CHECKPOINT_REQUEST_BYTES,
+      errorHandler: ({ statusCode = 500, message }, _request, reply) => refuse(reply, statusCode, message),
       onRequest: async (request, reply) => {
         const denied = denies(request);
         if (denied) return refuse(reply, denied.status, denied.detail);
       },
     },
     async (request, reply) => {
-      const { id } = request.query;
       const wrong = checkpointProblem(request.body);
       if (wrong !== undefined) return refuse(reply, 400, wrong);
-      const { action, file, index, turn } = request.body as CheckpointRequest;
-      const run = typeof id === 'string' ? await reader.find(id) : undefined;
+      const { action, file, index, turn, step, prompt } = request.body as CheckpointRequest;
+      const run = await runOf(request);
       const found = run && (await reader.episode(run.id, file, index));
       if (!found?.episode.turns[turn]) return refuse(reply, 404, 'there is no such run, episode or turn');
       if (found.episode.format !== undefined)
         return refuse(reply, 409, `an episode of a ${found.episode.format} file has no checkpoint here`);
       const gone = new AbortController();
       reply.raw.once('close', () => gone.abort(new Error('the page has gone')));
+      const checkpoint = { folder: run!.path, step };
       try {
         if (action === 'play_on')
-          return await checkpoints.playOn(run!.path, found.episode as TrajectoryRecord, turn, gone.signal);
-        return await checkpoints.ask(run!.path, questionAt(found, turn), gone.signal);
+          return await checkpoints.playOn(checkpoint, found.episode as TrajectoryRecord, turn, gone.signal);
+        return await checkpoints.ask(checkpoint, questionAt(found, turn, prompt), gone.signal);
       } catch (error) {
         return refuse(reply, 409, (error as Error).message);
       }
@@ -77,10 +98,10 @@ export function addCheckpointRoute(app: FastifyInstance, { reader, checkpoints, 
 }
 
 /**
- * The tokens that the policy had before its response, to continue as far as it did.
+ * The tokens that the policy had before its response, or a changed text of them, to continue as far as it did.
  * @throws Error where the turn has no tokens, or too many before it
  */
-function questionAt({ episode, texts }: EpisodeReply, at: number): Question {
+function questionAt({ episode, texts }: EpisodeReply, at: number, prompt: string | undefined): Question {
   const { sample, tokens, finish_reason } = episode.turns[at];
   const ids = episode.samples[sample]?.token_ids ?? [];
   const [start, end] = tokens;
@@ -88,8 +109,10 @@ function questionAt({ episode, texts }: EpisodeReply, at: number): Question {
   if (start > MAX_PROMPT)
     throw new Error(`the prompt has ${start} tokens, more than ${MAX_PROMPT}: ask with ragen serve`);
   const last = finish_reason === 'length' ? undefined : texts[ids[end - 1]];
+  const given = ids.slice(0, start);
+  const texts_ = given.map(id => texts[id] ?? '');
   return {
-    prompt: ids.slice(0, start),
+    ...editedPrompt(given, texts_, prompt ?? texts_.join('')),
     max_tokens: Math.min(MAX_RESPONSE, Math.max(LEAST_RESPONSE, end - start)),
     ...(last ? { stop: [last] } : {}),
   };

@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -15,21 +15,21 @@ import { CheckpointProcesses } from './checkpoint-processes.ts';
 const TOKEN = 'the-token-of-the-dashboard';
 const MAX_MS = 300_000;
 
-/** A tiny run, its first episode with several turns, and a dashboard that may ask its checkpoint. */
-async function asked(t: Test, idleMs?: number) {
+/** A tiny run with two checkpoints, its first episode with several turns, and a dashboard that may ask them. */
+async function asked(t: Test, limits?: { readonly idleMs?: number }) {
   const [{ name: server }] = (await serve(t)).servers;
   const runs = t.testdir();
   const run = await trainTiny(
     tinySettings(server, runs, 'lake', {
       rollout: { constrained: true },
-      training: { steps: 1 },
+      training: { steps: 2, checkpoint_every: 1 },
       tracking: { trajectories_every: 1 },
     }),
   );
   const records = readJsonLines(join(run.trajectories, 'train-000001.jsonl')) as TrajectoryRecord[];
   const index = records.findIndex(({ turns }) => turns.length > 1);
   const place = { file: 'train-000001', index, turn: 1 };
-  const checkpoints = new CheckpointProcesses(server, idleMs);
+  const checkpoints = new CheckpointProcesses(server, limits);
   const settings = { runs, server, host: '127.0.0.1', allowedHosts: '', controlToken: TOKEN, checkpoints };
   const app = await createDashboard(settings);
   t.teardown(() => app.close());
@@ -42,7 +42,18 @@ async function asked(t: Test, idleMs?: number) {
     });
     return { status: reply.statusCode, body: reply.json() };
   };
-  return { app, run, checkpoints, place, send, record: records[index] };
+  const read = async (path: string) =>
+    (await app.inject({ url: `/runs/api/${path}`, headers: { host: '127.0.0.1' } })).json();
+  /** The prompt of the turn as the page shows it. */
+  const prompt = async (): Promise<string> => {
+    const { episode, texts } = await read(`episode?id=lake&file=${place.file}&index=${index}`);
+    const { tokens, sample } = episode.turns[place.turn];
+    return episode.samples[sample].token_ids
+      .slice(0, tokens[0])
+      .map((id: number) => texts[id])
+      .join('');
+  };
+  return { app, run, checkpoints, place, send, read, prompt, record: records[index] };
 }
 
 /** Waits until a process of this id is gone. */
@@ -58,7 +69,7 @@ async function gone(pid: number): Promise<void> {
 }
 
 t.test('a checkpoint answers and plays on, one request at a time', { timeout: MAX_MS }, async t => {
-  const { app, run, checkpoints, place, send, record } = await asked(t, 1000);
+  const { app, run, checkpoints, place, send, record } = await asked(t, { idleMs: 1000 });
   t.match(await send({ action: 'ask', ...place }, 'wrong'), {
     status: 401,
     body: { detail: /needs the token/ },
@@ -82,7 +93,7 @@ t.test('a checkpoint answers and plays on, one request at a time', { timeout: MA
   const first = await asking;
   t.equal(first.status, 200, JSON.stringify(first.body));
   const { step, answers } = first.body as AskReply;
-  t.equal(step, 1);
+  t.equal(step, 2);
   t.equal(answers.length, 4);
   for (const { tokens } of answers) {
     t.ok(tokens.length > 0);
@@ -110,7 +121,7 @@ t.test('a checkpoint answers and plays on, one request at a time', { timeout: MA
 
 t.test('a checkpoint that is missing or broken is an answer in words', { timeout: MAX_MS }, async t => {
   const { run, place, send } = await asked(t);
-  rmSync(join(run.path, 'checkpoints/step-000001/policy/model.safetensors'));
+  rmSync(join(run.path, 'checkpoints/step-000002/policy/model.safetensors'));
   for (const action of ['ask', 'play_on'])
     t.match(await send({ action, ...place }), { status: 409, body: { detail: /safetensors/ } }, action);
   rmSync(join(run.path, 'checkpoints'), { recursive: true });
@@ -119,6 +130,95 @@ t.test('a checkpoint that is missing or broken is an answer in words', { timeout
     body: { detail: /has no checkpoint yet/ },
   });
 });
+
+t.test('a checkpoint is chosen by its step, one process at a time', { timeout: MAX_MS }, async t => {
+  const { run, checkpoints, place, send, read } = await asked(t);
+  const folder = join(run.checkpoints, 'step-000001');
+  t.same(await read('checkpoints?id=lake'), { steps: [1, 2] });
+  t.match(await read('checkpoints?id=none'), { status: 404 });
+  t.match(await send({ action: 'ask', ...place, step: 1 }), { status: 200, body: { step: 1 } });
+  const [first] = checkpoints.pids;
+  const all = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => send({ action: 'ask', ...place, step: 1 + ((i + 1) % 2) })),
+  );
+  t.same(
+    all.map(({ status }) => status).sort(),
+    [200, ...Array.from({ length: 19 }, () => 409)],
+    'many changes at once: the first one is answered, the others are refused',
+  );
+  t.match(all[0], { status: 200, body: { step: 2 } });
+  t.equal(checkpoints.pids.length, 1);
+  t.not(checkpoints.pids[0], first, 'the former process has ended');
+  t.match(await send({ action: 'play_on', ...place, step: 1 }), { status: 200, body: { step: 1 } });
+
+  renameSync(folder, run.best);
+  t.same(await read('checkpoints?id=lake'), { steps: [2], best: 1 });
+  t.match(await send({ action: 'ask', ...place, step: 1 }), { status: 200, body: { step: 1 } });
+  rmSync(run.best, { recursive: true });
+  t.match(await send({ action: 'ask', ...place, step: 1 }), {
+    status: 409,
+    body: { detail: 'the run has no checkpoint of step 1 any more: it keeps 2' },
+  });
+  t.match(await send({ action: 'ask', ...place, step: -1 }), {
+    status: 400,
+    body: { detail: /`step` must/ },
+  });
+});
+
+t.test('a prompt may be changed; only its new text is encoded', { timeout: MAX_MS }, async t => {
+  const { place, send, prompt } = await asked(t);
+  const text = await prompt();
+  const ask = (prompt: unknown) => send({ action: 'ask', ...place, prompt });
+  const same = await ask(text);
+  t.equal(same.status, 200, JSON.stringify(same.body));
+  t.notOk('encoded' in same.body);
+  t.same((await ask(`${text}Up`)).body.encoded, { tokens: 1 });
+  const cut = await ask(text.slice(0, text.indexOf('<answer>')));
+  t.equal(cut.status, 200, JSON.stringify(cut.body));
+  t.notOk('encoded' in cut.body, 'a shorter prompt has no new text');
+  const foreign = await ask(`Look out! ${text}`);
+  t.equal(foreign.status, 200, JSON.stringify(foreign.body));
+  t.not(foreign.body.encoded.readAs, undefined, 'the words that the vocabulary lacks are named');
+
+  t.match(await ask(''), { status: 400, body: { detail: /prompt is empty/ } });
+  t.match(await ask(7), { status: 400, body: { detail: /`prompt` must be a text/ } });
+  t.match(await ask('a'.repeat(200_000)), { status: 400, body: { detail: /200000 characters, more than/ } });
+  t.match(await ask('a'.repeat(1_000_000)), { status: 413, body: { detail: /too large/ } });
+  t.match(await ask('Up'.repeat(9000)), { status: 409, body: { detail: /tokens/ } });
+  t.match(await send({ action: 'play_on', ...place, prompt: text }), {
+    status: 400,
+    body: { detail: /for `ask` alone/ },
+  });
+  t.equal((await ask(text)).status, 200, 'it answers again');
+});
+
+t.test(
+  'an answer has one limit of time; a page that leaves ends the loading',
+  { timeout: MAX_MS },
+  async t => {
+    const { app, run, place, checkpoints } = await asked(t);
+    const hurried = new CheckpointProcesses(undefined, { askMs: 1 });
+    const question = { before: [1], text: '', after: [], max_tokens: 4 };
+    await t.rejects(hurried.ask({ folder: run.path }, question, new AbortController().signal), {
+      message: 'the checkpoint has not answered in 0.001 s',
+    });
+    t.same(hurried.pids, [], 'its process has ended');
+    await hurried.close();
+
+    const origin = await app.listen({ host: '127.0.0.1', port: 0 });
+    const leaving = new AbortController();
+    const asking = fetch(`${origin}/runs/api/checkpoint?id=lake`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', authorization: `Bearer ${TOKEN}` },
+      body: JSON.stringify({ action: 'ask', ...place }),
+      signal: leaving.signal,
+    });
+    while (checkpoints.pids.length === 0) await pause(10);
+    leaving.abort();
+    await t.rejects(asking);
+    while (checkpoints.pids.length > 0) await pause(10);
+  },
+);
 
 t.test(
   'the page of an episode asks the checkpoint and plays on by it',
@@ -136,13 +236,13 @@ t.test(
     await page.getByRole('alert').getByText('needs the token').waitFor();
     await page.locator('input[name=token]').fill(TOKEN);
     await page.getByRole('button', { name: 'Use it' }).click();
-    await page.getByText('from the checkpoint of step 1').waitFor({ timeout: MAX_MS });
+    await page.getByText('from the checkpoint of step 2').waitFor({ timeout: MAX_MS });
     t.equal(await page.getByRole('list', { name: 'Sampled responses' }).getByRole('listitem').count(), 4);
     await page
       .getByRole('group', { name: 'Branch here' })
       .getByRole('button', { name: 'checkpoint' })
       .click();
-    await page.getByText('played by the checkpoint of step 1').waitFor({ timeout: MAX_MS });
+    await page.getByText('played by the checkpoint of step 2').waitFor({ timeout: MAX_MS });
     t.same(await accessibilityProblems(page), []);
     await page.locator('.branch-actions li').first().waitFor();
     for (const [colorScheme, width] of [

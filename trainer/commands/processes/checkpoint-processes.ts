@@ -3,11 +3,26 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { AskReply, PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
+import type {
+  AskReply,
+  EncodedText,
+  KeptCheckpoints,
+  PlayOnReply,
+} from '../../../shared/run-folder/checkpoint-request.ts';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import type { Checkpoints, Question } from '../../dashboard/checkpoint-route.ts';
-import { type Checkpoint, latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
-import { openRunFolder } from '../../training/run-folder/run-folder.ts';
+import {
+  type CheckpointChoice,
+  type Checkpoints,
+  MAX_PROMPT,
+  type Question,
+} from '../../dashboard/checkpoint-route.ts';
+import {
+  type Checkpoint,
+  checkpointAt,
+  keptCheckpoints,
+  latestCheckpoint,
+} from '../../training/run-folder/checkpoint.ts';
+import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { type ChildProgram, childOf } from './child-process.ts';
 import type { PlayOnOrder, PlayOnResult } from './play-on.ts';
 
@@ -15,13 +30,14 @@ const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const PLAY_ON = fileURLToPath(new URL('./play-on.ts', import.meta.url));
 const SERVING = / on (http:\/\/\S+)\/v1/;
 const ANSWERS = 4;
-/** Limits in milliseconds: until a model is loaded, of an answer, and of an episode with its loading. */
-const LOAD_MS = 300_000;
-const ANSWER_MS = 120_000;
+/** Limits in milliseconds: of an answer and of an episode, each with the loading of the model. */
+const ASK_MS = 420_000;
 const PLAY_MS = 600_000;
 /** A model that nobody asks is given up after so long; a process that is asked to stop has this time. */
 const IDLE_MS = 60_000;
 const STOP_MS = 5000;
+/** Checkpoints that an error names. */
+const MAX_NAMED = 10;
 /** Characters kept of what a process says about its failure. */
 const MAX_SAID = 2000;
 
@@ -41,13 +57,14 @@ interface Served extends Running {
 }
 
 /**
- * Newest checkpoints of runs for the pages of the dashboard, each in its own process: one at a time, started at its
- * first request. A served model stays for a minute.
+ * Checkpoints of runs for the pages of the dashboard, each in its own process: one at a time, started at its first
+ * request. A served model stays for a minute, or until another one is asked.
  */
 export class CheckpointProcesses implements Checkpoints {
   /** Address of the environment server on which episodes are played on. */
   readonly #server: string | undefined;
   readonly #idleMs: number;
+  readonly #askMs: number;
   #served: Served | undefined;
   #ending: Promise<void> | undefined;
   #idle: NodeJS.Timeout | undefined;
@@ -55,9 +72,10 @@ export class CheckpointProcesses implements Checkpoints {
   readonly #closed = new AbortController();
   readonly #running = new Set<ChildProgram>();
 
-  constructor(server: string | undefined, idleMs = IDLE_MS) {
+  constructor(server: string | undefined, { idleMs = IDLE_MS, askMs = ASK_MS } = {}) {
     this.#server = server;
     this.#idleMs = idleMs;
+    this.#askMs = askMs;
   }
 
   /** Processes that have not ended. */
@@ -65,54 +83,69 @@ export class CheckpointProcesses implements Checkpoints {
     return [...this.#running].map(({ pid }) => pid);
   }
 
-  ask(folder: string, question: Question, signal: AbortSignal): Promise<AskReply> {
-    return this.#alone(
-      signal,
-      LOAD_MS + ANSWER_MS,
-      async (checkpoint, stop) => {
-        const served = await this.#serve(checkpoint);
-        const url = await aborting(served.url, stop).catch(async error => {
-          // A model that is still loading would keep the next one waiting.
-          await this.#end();
-          throw error;
-        });
-        const body = await completed(served, url, question, stop);
-        const answers = body.choices.map(({ text, logprobs, finish_reason }) => ({
-          text,
-          tokens: logprobs.tokens.map((token, i) => [token, logprobs.token_logprobs[i]] as const),
-          isCut: finish_reason === 'length',
-        }));
-        return { step: checkpoint.state.step, answers };
-      },
-      folder,
-    );
+  kept(folder: string): KeptCheckpoints {
+    return keptCheckpoints(runFolderAt(folder));
   }
 
-  playOn(folder: string, episode: TrajectoryRecord, turn: number, signal: AbortSignal): Promise<PlayOnReply> {
+  ask(choice: CheckpointChoice, question: Question, signal: AbortSignal): Promise<AskReply> {
+    return this.#alone(choice, signal, this.#askMs, async (checkpoint, stop) => {
+      const { before, text, after, ...sampling } = question;
+      const served = await this.#serve(checkpoint);
+      const url = await aborting(served.url, stop).catch(async error => {
+        // A model that is still loading would keep the next one waiting.
+        await this.#end();
+        throw error;
+      });
+      const post = <T>(path: string, body: object) => replyOf<T>(served, `${url}${path}`, body, stop);
+      const encoded =
+        text === '' ? undefined : await post<Tokens>('/tokenize', { prompt: text, return_token_strs: true });
+      const prompt = [...before, ...(encoded?.tokens ?? []), ...after];
+      if (prompt.length > MAX_PROMPT)
+        throw new Error(`the prompt has ${prompt.length} tokens, more than ${MAX_PROMPT}`);
+      const { choices } = await post<Completion>('/v1/completions', {
+        ...sampling,
+        ...{ prompt, n: ANSWERS, logprobs: 0 },
+      });
+      const answers = choices.map(({ text, logprobs, finish_reason }) => ({
+        text,
+        tokens: logprobs.tokens.map((token, i) => [token, logprobs.token_logprobs[i]] as const),
+        isCut: finish_reason === 'length',
+      }));
+      return { step: checkpoint.state.step, answers, ...(encoded && { encoded: asRead(encoded, text) }) };
+    });
+  }
+
+  playOn(
+    choice: CheckpointChoice,
+    episode: TrajectoryRecord,
+    turn: number,
+    signal: AbortSignal,
+  ): Promise<PlayOnReply> {
     const server = this.#server;
     if (server === undefined) throw new Error('start the dashboard with --server to play on');
-    return this.#alone(
-      signal,
-      PLAY_MS,
-      async (checkpoint, stop) => {
-        // Two models may not fit.
-        await this.#end();
-        const running = this.#start([PLAY_ON]);
-        running.process.stdout!.resume();
-        try {
-          const order: PlayOnOrder = { run: folder, checkpoint: checkpoint.policy, server, episode, turn };
-          // A process that cannot take it says why when it ends.
-          running.process.send(order, () => {});
-          const replied = once(running.process, 'message') as Promise<[PlayOnResult]>;
-          const [result] = await aborting(Promise.race([replied, failed(running)]), stop);
-          if ('error' in result) throw new Error(result.error);
-          return { step: checkpoint.state.step, actions: result.actions };
-        } finally {
-          await this.#stop(running.program);
-        }
-      },
-      folder,
-    );
+    return this.#alone(choice, signal, PLAY_MS, async (checkpoint, stop) => {
+      // Two models may not fit.
+      await this.#end();
+      const running = this.#start([PLAY_ON]);
+      running.process.stdout!.resume();
+      try {
+        const order: PlayOnOrder = {
+          run: choice.folder,
+          checkpoint: checkpoint.policy,
+          server,
+          episode,
+          turn,
+        };
+        // A process that cannot take it says why when it ends.
+        running.process.send(order, () => {});
+        const replied = once(running.process, 'message') as Promise<[PlayOnResult]>;
+        const [result] = await aborting(Promise.race([replied, failed(running)]), stop);
+        if ('error' in result) throw new Error(result.error);
+        return { step: checkpoint.state.step, actions: result.actions };
+      } finally {
+        await this.#stop(running.program);
+      }
+    });
   }
 
   async close(): Promise<void> {
@@ -121,23 +154,24 @@ export class CheckpointProcesses implements Checkpoints {
     await Promise.all([...this.#running].map(program => this.#stop(program)));
   }
 
-  /** Does the work with the newest checkpoint of a run, unless other work is in progress. */
+  /** Does the work with a checkpoint, unless other work is in progress. */
   async #alone<T>(
+    choice: CheckpointChoice,
     signal: AbortSignal,
     mostMs: number,
     work: (checkpoint: Checkpoint, stop: AbortSignal) => Promise<T>,
-    folder: string,
   ): Promise<T> {
     if (this.#isBusy) throw new Error('a checkpoint answers another request: wait for it and ask again');
     this.#isBusy = true;
     clearTimeout(this.#idle);
     const late = AbortSignal.timeout(mostMs);
     try {
-      const checkpoint = latestCheckpoint(openRunFolder(folder).run);
-      if (!checkpoint) throw new Error('the run has no checkpoint yet: save one, and ask again');
-      return await work(checkpoint, AbortSignal.any([signal, this.#closed.signal, late]));
+      return await work(chosen(choice), AbortSignal.any([signal, this.#closed.signal, late]));
     } catch (error) {
-      throw late.aborted ? new Error(`the checkpoint has not answered in ${mostMs / 1000} s`) : error;
+      if (!late.aborted) throw error;
+      // It may never answer.
+      await this.#end();
+      throw new Error(`the checkpoint has not answered in ${mostMs / 1000} s`);
     } finally {
       this.#isBusy = false;
       if (!this.#closed.signal.aborted) this.#idle = setTimeout(() => void this.#end(), this.#idleMs).unref();
@@ -202,9 +236,21 @@ export class CheckpointProcesses implements Checkpoints {
   }
 }
 
+/** @throws Error where the run does not have the checkpoint, or it is damaged */
+function chosen({ folder, step }: CheckpointChoice): Checkpoint {
+  const { run } = openRunFolder(folder);
+  const checkpoint = step === undefined ? latestCheckpoint(run) : checkpointAt(run, step);
+  if (checkpoint) return checkpoint;
+  const { steps } = keptCheckpoints(run);
+  throw new Error(
+    steps.length === 0
+      ? 'the run has no checkpoint yet: save one, and ask again'
+      : `the run has no checkpoint of step ${step} any more: it keeps ${steps.slice(-MAX_NAMED).join(', ')}`,
+  );
+}
+
 /** The part of a completion that is read. */
 interface Completion {
-  readonly error?: { readonly message: string };
   readonly choices: readonly {
     readonly text: string;
     readonly finish_reason: string;
@@ -212,36 +258,43 @@ interface Completion {
   }[];
 }
 
+/** The tokens of a text, and the text of each. */
+interface Tokens {
+  readonly tokens: readonly number[];
+  readonly token_strs: readonly string[];
+}
+
+function asRead({ tokens, token_strs }: Tokens, text: string): EncodedText {
+  const readAs = token_strs.join('');
+  return { tokens: tokens.length, ...(readAs === text ? {} : { readAs }) };
+}
+
 /**
- * The model's answer.
+ * The reply of a served model.
  * @throws Error with the reason why there is none
  */
-async function completed(
+async function replyOf<T>(
   { token, lastWords }: Served,
   url: string,
-  question: Question,
+  body: object,
   stop: AbortSignal,
-): Promise<Completion> {
-  const late = AbortSignal.timeout(ANSWER_MS);
+): Promise<T> {
   const post = async () => {
-    const reply = await fetch(`${url}/v1/completions`, {
+    const reply = await fetch(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json', authorization: `Bearer ${token}` },
-      body: JSON.stringify({ ...question, n: ANSWERS, logprobs: 0 }),
-      signal: AbortSignal.any([stop, late]),
+      body: JSON.stringify(body),
+      signal: stop,
     });
-    return { ok: reply.ok, body: (await reply.json()) as Completion };
+    return (await reply.json()) as T | { readonly error: { readonly message: string } };
   };
-  const { ok, body } = await post().catch(error => {
+  const reply = await post().catch(error => {
     stop.throwIfAborted();
-    throw new Error(
-      late.aborted
-        ? `the checkpoint has not answered in ${ANSWER_MS / 1000} s`
-        : `the checkpoint does not answer: ${lastWords() || (error as Error).message}`,
-    );
+    throw new Error(`the checkpoint does not answer: ${lastWords() || (error as Error).message}`);
   });
-  if (!ok) throw new Error(`the checkpoint refuses: ${body.error?.message}`);
-  return body;
+  if (typeof reply === 'object' && reply !== null && 'error' in reply)
+    throw new Error(`the checkpoint refuses: ${reply.error.message}`);
+  return reply as T;
 }
 
 /** Rejects with its last words when a process ends. */

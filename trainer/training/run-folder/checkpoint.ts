@@ -8,9 +8,10 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { join, relative, sep } from 'node:path';
+import { basename, join, relative, sep } from 'node:path';
 import { trainerLog } from '../../../shared/log.ts';
 import { replaceFileSync } from '../../../shared/replace-file.ts';
+import type { KeptCheckpoints } from '../../../shared/run-folder/checkpoint-request.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
@@ -191,6 +192,23 @@ export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
   }
 }
 
+/** Steps of the whole checkpoints that a run keeps, in order, and of its best one. Damaged ones count, a damaged best does not. */
+export function keptCheckpoints(run: RunFolder): KeptCheckpoints {
+  const steps = checkpointFolders(run).map(stepOf);
+  try {
+    return { steps, best: readCheckpoint(run.best).state.step };
+  } catch {
+    return { steps };
+  }
+}
+
+/** The checkpoint of a step, the best one included; undefined where the run has none. @throws Error where it is damaged */
+export function checkpointAt(run: RunFolder, step: number): Checkpoint | undefined {
+  const folder = checkpointFolders(run).find(folder => stepOf(folder) === step);
+  if (folder !== undefined) return readCheckpoint(folder);
+  return keptCheckpoints(run).best === step ? readCheckpoint(run.best) : undefined;
+}
+
 /** @throws Error when the folder holds no checkpoint, or one of another format */
 export function readCheckpoint(folder: string): Checkpoint {
   if (!existsSync(join(folder, STATE_FILE))) {
@@ -230,9 +248,12 @@ function checkpointFolders(run: RunFolder): string[] {
   if (!existsSync(run.checkpoints)) return [];
   return readdirSync(run.checkpoints)
     .filter(name => /^step-\d+$/.test(name) && existsSync(join(run.checkpoints, name, STATE_FILE)))
-    .sort((a, b) => Number(a.slice(5)) - Number(b.slice(5)))
-    .map(name => join(run.checkpoints, name));
+    .map(name => join(run.checkpoints, name))
+    .sort((a, b) => stepOf(a) - stepOf(b));
 }
+
+/** The step in the name of a checkpoint's folder. */
+const stepOf = (folder: string): number => Number(basename(folder).slice('step-'.length));
 
 function folderName(step: number): string {
   return `step-${String(step).padStart(6, '0')}`;
