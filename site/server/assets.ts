@@ -47,6 +47,7 @@ export const RUN_PAGES = [
   'site/compute',
   'shared/end-names.ts',
   'shared/run-folder/annotations.ts',
+  'shared/run-folder/checkpoint-request.ts',
   'shared/run-folder/control.ts',
   'shared/run-folder/episode-filter.ts',
   'shared/shell-word.ts',

@@ -21,7 +21,7 @@ export interface Source {
    */
   control(id: string, command: ControlCommand): Promise<void>;
   /**
-   * Asks the newest checkpoint of a run.
+   * Asks a checkpoint of a run.
    * @throws ServerAway, RequestFailed
    */
   checkpoint<T>(id: string, request: CheckpointRequest): Promise<T>;

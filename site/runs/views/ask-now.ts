@@ -1,18 +1,29 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type {
-  AskReply,
-  CheckpointAnswer,
-  CheckpointRequest,
+import {
+  type AskReply,
+  type CheckpointAnswer,
+  type CheckpointRequest,
+  type KeptCheckpoints,
+  promptProblem,
 } from '../../../shared/run-folder/checkpoint-request.ts';
+import { CodeField } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useSource } from '../data/hooks.ts';
+import { counted } from '../format.ts';
+import { choose, Select } from './parts.ts';
 import { isLocked, TokenForm } from './token-form.ts';
 import { probability, withLineEnds } from './token-text.ts';
 import { FEW_TOKENS, tintScale } from './tokens.ts';
 
-interface AskNowProps extends Pick<CheckpointRequest, 'file' | 'index' | 'turn'> {
+/** Checkpoints in the list, the newest ones; characters shown of a text as the tokenizer reads it. */
+const MAX_LISTED = 200;
+const MAX_READ = 500;
+
+interface AskNowProps extends Pick<CheckpointRequest, 'file' | 'index' | 'turn' | 'step'> {
   /** Id of the run. */
   readonly id: string;
+  /** The text of the turn's prompt. */
+  readonly prompt: string;
 }
 
 interface AskState {
@@ -21,9 +32,10 @@ interface AskState {
   readonly isBusy?: boolean;
 }
 
-/** Button that samples responses to the prompt of a turn from the newest checkpoint, and the responses. */
-export function AskNow({ id, ...place }: AskNowProps) {
+/** Samples responses to the prompt of a turn, or to a changed one, from a checkpoint, and shows them. */
+export function AskNow({ id, prompt, ...place }: AskNowProps) {
   const source = useSource();
+  const [text, setText] = useState(prompt);
   const [{ reply, error, isBusy }, setState] = useState<AskState>({});
   const open = useRef(true);
   useEffect(
@@ -34,17 +46,58 @@ export function AskNow({ id, ...place }: AskNowProps) {
   );
   const ask = async () => {
     setState({ isBusy: true });
-    const state = await source.checkpoint<AskReply>(id, { action: 'ask', ...place }).then(
+    const changed = text === prompt ? undefined : text;
+    const state = await source.checkpoint<AskReply>(id, { action: 'ask', ...place, prompt: changed }).then(
       reply => ({ reply }),
       error => ({ error }),
     );
     if (open.current) setState(state);
   };
-  return html`<div class="row"><button type="button" class="small" disabled=${isBusy} onClick=${ask}>Sample four responses</button>
-      <span class="fine" role="status">${isBusy ? 'Asking; the first request loads the checkpoint …' : reply ? `from the checkpoint of step ${reply.step}, at temperature 1, unconstrained` : ''}</span></div>
+  const problem = promptProblem(text);
+  return html`<${CheckpointChoice} id=${id} step=${place.step} changes=${isBusy} />
+    <${CodeField} label="Prompt to answer" rows=${3} text=${text} onText=${setText} error=${problem}
+      hint="Parts that you leave unchanged keep their tokens." />
+    <div class="row"><button type="button" class="small" disabled=${isBusy || problem !== undefined} onClick=${ask}>Sample four responses</button>
+      ${text !== prompt && html`<button type="button" class="small" onClick=${() => setText(prompt)}>Undo the changes</button>`}
+      <span class="fine" role="status">${isBusy ? 'Asking; the first request loads the checkpoint …' : reply ? `from the checkpoint of step ${reply.step}, at temperature 1, unconstrained${reply.encoded ? `; ${counted(reply.encoded.tokens, 'token')} of the prompt ${reply.encoded.tokens === 1 ? 'is' : 'are'} new` : ''}` : ''}</span></div>
+    ${reply?.encoded?.readAs !== undefined && html`<p class="fine outcome warn">The tokenizer lacks some of the new text, and reads it as: <code>${reply.encoded.readAs.slice(0, MAX_READ)}</code></p>`}
     ${error !== undefined && html`<p class="fine outcome field-error" role="alert">${(error as Error).message}</p>`}
     ${isLocked(error) && html`<${TokenForm} onToken=${ask} />`}
     ${reply && html`<ol class="stack tight" aria-label="Sampled responses">${reply.answers.map((answer, i) => html`<li key=${i}><${Answer} ...${answer} /></li>`)}</ol>`}`;
+}
+
+interface ChoiceProps extends Pick<AskNowProps, 'id' | 'step'> {
+  /** The list is read again whenever it changes. */
+  readonly changes: unknown;
+}
+
+/** Select of the run's checkpoints; the choice is in the address. */
+function CheckpointChoice({ id, step, changes }: ChoiceProps) {
+  const source = useSource();
+  const [{ kept, problem }, setState] = useState<{ kept?: KeptCheckpoints; problem?: string }>({});
+  useEffect(() => {
+    let isCurrent = true;
+    source.get<KeptCheckpoints>('checkpoints', { id }).then(
+      kept => isCurrent && setState({ kept }),
+      (error: Error) => isCurrent && setState({ problem: error.message }),
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [source, id, changes]);
+  const { steps = [], best } = kept ?? {};
+  const newest = steps.at(-1);
+  const older = new Set([...steps.slice(-MAX_LISTED), best ?? newest].filter(one => one !== newest));
+  const options: [string, string][] = [...older]
+    .sort((a, b) => b! - a!)
+    .map(one => [String(one), `step ${one}${one === best ? ', the best' : ''}`]);
+  const first =
+    newest === undefined ? 'the newest' : `step ${newest}, the newest${newest === best ? ' and best' : ''}`;
+  const isListed = step === undefined || step === newest || older.has(step);
+  if (!isListed) options.push([String(step), `step ${step}${kept ? ', not kept' : ''}`]);
+  return html`<${Select} inline label="Checkpoint" value=${step === undefined || step === newest ? '' : String(step)}
+      options=${[['', first], ...options]} onChange=${(value: string) => choose({ checkpoint: value }, true)} />
+    ${problem !== undefined && html`<p class="fine outcome field-error" role="alert">The checkpoints cannot be listed: ${problem}</p>`}`;
 }
 
 /** A response, each token tinted by its probability. */

@@ -14,8 +14,15 @@ const CHECKPOINT = 'checkpoint';
 const FRESH_CHANCE =
   'A checkpoint cannot play on from here: this try of a tree changed its dynamics seed on the way. Play on by hand.';
 
-/** The branch of an episode, and its actions. */
-export function useBranch(store: RunViewProps['store'], { episode, file, index }: EpisodeReply) {
+/**
+ * The branch of an episode, and its actions.
+ * @param step of the checkpoint that plays on; the newest where it is absent
+ */
+export function useBranch(
+  store: RunViewProps['store'],
+  { episode, file, index }: EpisodeReply,
+  step: number | undefined,
+) {
   const source = useSource();
   const [branch, setBranch] = useState<Branch>();
   const [problem, setProblem] = useState<unknown>();
@@ -30,7 +37,7 @@ export function useBranch(store: RunViewProps['store'], { episode, file, index }
     if (episode.reseeds?.some(({ step }) => step <= taken)) throw new Error(FRESH_CHANCE);
     setWaiting(true);
     return source
-      .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn })
+      .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn, step })
       .finally(() => setWaiting(false));
   };
   const open = async (turn: number, by: string) => {
@@ -61,6 +68,7 @@ export function useBranch(store: RunViewProps['store'], { episode, file, index }
     busy: isWaiting || (state !== undefined && (state.isOpening || state.isPolicyPlaying)),
     isWaiting,
     hasCheckpoint: checkpoints === true && episode.format === undefined,
+    step,
     forget: () => setProblem(undefined),
     open,
     close,
@@ -72,7 +80,7 @@ export type BranchState = ReturnType<typeof useBranch>;
 
 /** Buttons that branch off before a turn. */
 export function BranchControls({ state, turn }: { readonly state: BranchState; readonly turn: number }) {
-  const { available, busy, open, error, branch, isWaiting, hasCheckpoint, forget } = state;
+  const { available, busy, open, error, branch, isWaiting, hasCheckpoint, step, forget } = state;
   if (!available) return null;
   const references = branch?.session.store.state.environment?.references.map(({ name }) => name);
   return html`<div class="row" role="group" aria-label="Branch here">
@@ -83,7 +91,7 @@ export function BranchControls({ state, turn }: { readonly state: BranchState; r
       ...(hasCheckpoint ? [CHECKPOINT] : []),
     ].map(
       way =>
-        html`<button key=${way} type="button" class="small" disabled=${busy} aria-keyshortcuts=${way === 'hand' ? 'b' : undefined} onClick=${() => open(turn, way)}>${way}</button>`,
+        html`<button key=${way} type="button" class="small" disabled=${busy} aria-keyshortcuts=${way === 'hand' ? 'b' : undefined} onClick=${() => open(turn, way)}>${way}${way === CHECKPOINT && step !== undefined && ` ${step}`}</button>`,
     )}</span>
     <span class="fine" role="status">${isWaiting ? 'The checkpoint loads and plays …' : ''}</span>
     ${error && html`<span class="fine outcome field-error" role="alert">${error.message}</span>`}

@@ -70,14 +70,15 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     wanted !== undefined && wanted >= start && wanted < end ? wanted : leastLikelyIn(sample, range);
   const tints = knownTints(samples[0]);
   const tint = tints.find(name => name === query.tint) ?? tints[0];
-  const branch = useBranch(store, reply);
+  const checkpoint = /^\d{1,9}$/.test(query.checkpoint ?? '') ? Number(query.checkpoint) : undefined;
+  const branch = useBranch(store, reply, checkpoint);
   const { tag, group_id } = episode;
   const group = all.filter(other => other.tag === tag && other.group_id === group_id);
   const other = (to: number, more: { readonly [name: string]: string } = {}) =>
     formatAddress({
       view: 'episode',
       run: store.id,
-      query: { file, index: String(to), tint: query.tint ?? '', ...more },
+      query: { file, index: String(to), tint: query.tint ?? '', checkpoint: query.checkpoint ?? '', ...more },
     });
   const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' }, true);
   const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) }, true);
@@ -114,7 +115,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
-        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} folder=${store.detail!.folder} id=${store.id} />`
+        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} folder=${store.detail!.folder} id=${store.id} checkpoint=${checkpoint} />`
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} level=${turns[0]?.structured} index=${index} link=${other} meanings=${meanings} />`}
     <p class="fine keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>

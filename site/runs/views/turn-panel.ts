@@ -41,6 +41,8 @@ interface TurnPanelProps {
   readonly folder: string;
   /** Id of the run. */
   readonly id: string;
+  /** Step of the chosen checkpoint; absent for the newest. */
+  readonly checkpoint?: number;
 }
 
 /** The chosen turn: its observation, response and actions, with the chosen token next to them. */
@@ -55,6 +57,7 @@ export function TurnPanel({
   branch,
   folder,
   id,
+  checkpoint,
 }: TurnPanelProps) {
   const { episode, texts } = reply;
   const { trainer, exported, checkpoints } = useSource().site;
@@ -63,12 +66,12 @@ export function TurnPanel({
   const known = sample !== undefined && turn.tokens[1] > turn.tokens[0] && Object.keys(texts).length > 0;
   const scale = tint && tintScale(tint, episode.samples);
   const given = promptRange(episode.turns, at);
-  const promptText = known
-    ? sample.token_ids
-        .slice(...given)
-        .map(id => texts[id] ?? '')
-        .join('')
-    : turn.state;
+  const textBetween = (from: number, to: number) =>
+    sample.token_ids
+      .slice(from, to)
+      .map(id => texts[id] ?? '')
+      .join('');
+  const promptText = known ? textBetween(...given) : turn.state;
   // Another program's file has only texts: the prompt is what the policy saw.
   const isForeign = episode.format !== undefined;
   const long =
@@ -100,7 +103,7 @@ export function TurnPanel({
             : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
         <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
-        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]}>${checkpoints && html`<${AskNow} key=${`${reply.file} ${reply.index} ${at}`} id=${id} file=${reply.file} index=${reply.index} turn=${at} />`}<//>`}
+        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]}>${checkpoints && html`<${AskNow} key=${`${reply.file} ${reply.index} ${at}`} id=${id} file=${reply.file} index=${reply.index} turn=${at} step=${checkpoint} prompt=${textBetween(0, turn.tokens[0])} />`}<//>`}
       </div>
     </section>
     ${
