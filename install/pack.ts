@@ -1,6 +1,7 @@
 /**
  * Packs parts of `ragen` alone, so that nobody installs what the others need: `npm run pack:env-server`, `pack:client` or
- * `pack:ragen [-- FOLDER]` writes `NAME-VERSION.tgz` into the folder. `node install/pack.ts NAME… FOLDER` packs several.
+ * `pack:ragen [-- FOLDER]` writes `ragen-PART-VERSION.tgz` into the folder. `node install/pack.ts NAME… FOLDER` packs
+ * several.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -93,6 +94,10 @@ export function manifestOf(name: string, manifest: Manifest): object {
   };
 }
 
+/** File of a packed part: not `ragen-VERSION.tgz`, which `npm pack` writes with all parts. */
+export const tarballOf = (name: string, version: string): string =>
+  `${name === 'ragen' ? 'ragen-trainer' : name}-${version}.tgz`;
+
 function pack(name: string, destination: string): void {
   const { parts, without, program } = PARTS[name];
   const folder = mkdtempSync(join(tmpdir(), `${name}-`));
@@ -106,8 +111,10 @@ function pack(name: string, destination: string): void {
     cpSync(join(ROOT, 'LICENSE'), join(folder, 'LICENSE'));
     const manifest: Manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
     writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifestOf(name, manifest), null, 2)}\n`);
-    const args = ['pack', '--silent', '--pack-destination', destination];
-    execFileSync('npm', args, { cwd: folder, stdio: 'inherit' });
+    const packed = execFileSync('npm', ['pack', '--silent'], { cwd: folder, encoding: 'utf8' }).trim();
+    const tarball = tarballOf(name, String(manifest.version));
+    cpSync(join(folder, packed), join(destination, tarball));
+    console.log(tarball);
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { PARTS } from '../install/pack.ts';
+import { PARTS, tarballOf } from '../install/pack.ts';
 import { VERSION } from '../shared/version.ts';
 import { listening } from './process.test-data.ts';
 
@@ -73,8 +73,7 @@ function installed(
   const modules = join(folder, 'node_modules');
   const target = join(modules, name);
   mkdirSync(target, { recursive: true });
-  const tarball = readdirSync(PACKED).find(file => file.replace(/-\d.*\.tgz$/, '') === name)!;
-  execFileSync('tar', ['xzf', join(PACKED, tarball), '-C', target, '--strip-components=1']);
+  execFileSync('tar', ['xzf', join(PACKED, tarballOf(name, VERSION)), '-C', target, '--strip-components=1']);
   const { dependencies } = JSON.parse(readFileSync(join(target, 'package.json'), 'utf8'));
   const names = Object.keys(dependencies);
   for (const dependency of names) {
@@ -92,6 +91,12 @@ function installed(
   );
   return { folder, target, bytes, names };
 }
+
+t.test('no part has the file name of the whole package', async t => {
+  const whole = `ragen-${VERSION}.tgz`;
+  t.notOk(readdirSync(PACKED).includes(whole), `npm pack writes ${whole}`);
+  t.equal(readdirSync(PACKED).length, Object.keys(PARTS).length, 'each has its own');
+});
 
 async function served(t: Test, program: string, cwd: string): Promise<string> {
   const child = spawn(process.execPath, [program, '--port', '0'], { cwd });
