@@ -86,3 +86,29 @@ t.test('an error does not say where the folders of the server are', async t => {
     category: 'server',
   });
 });
+
+t.test('polls that end before the result leave nothing behind', async t => {
+  const { promise, resolve } = Promise.withResolvers<Result>();
+  let listeners = 0;
+  const settled = {
+    // biome-ignore lint/suspicious/noThenProperty: it counts who listens to the result.
+    then(...given: Parameters<typeof promise.then>) {
+      listeners++;
+      return promise.then(...given);
+    },
+  };
+  const futures = new Futures([]);
+  futures.submit(of(1), () => ({ catch: () => settled }) as unknown as Promise<Result>);
+  const gone = new AbortController();
+  const waits = Array.from({ length: 100 }, () => futures.read('1', 60_000, gone.signal));
+  gone.abort();
+  t.same(new Set(await Promise.all(waits)), new Set([undefined]));
+  t.equal(await futures.read('1', 60_000, gone.signal), undefined, 'a client that was gone before it waited');
+  const alive = setTimeout(() => {}, 60_000);
+  t.equal(await futures.read('1', 1, never), undefined, 'a poll that is over');
+  clearTimeout(alive);
+  const last = read(futures, 1);
+  resolve({ done: true });
+  t.same(await last, { done: true });
+  t.equal(listeners, 1, 'the result is listened to once, not by each poll');
+});

@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
+import { onAbort } from '../../../shared/closing.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 
 /** Time that results stay readable after their delivery, because a reply can get lost. */
@@ -26,7 +26,10 @@ export interface Submission {
 
 interface Future {
   readonly content: string;
-  readonly settled: Promise<Result>;
+  /** Undefined until there is one. */
+  result: Result | undefined;
+  /** Wake those who wait for the result. */
+  readonly waiting: Set<() => void>;
   deliveredAt: number | null;
   /** Size of its result; 0 before there is one. */
   bytes: number;
@@ -57,10 +60,14 @@ export class Futures {
       throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
     const settled = work().catch(error => failureOf(error, this.#folders));
-    const future = { content, settled, deliveredAt: null, bytes: 0 };
+    const future: Future = { content, result: undefined, waiting: new Set(), deliveredAt: null, bytes: 0 };
     this.#futures.set(id, future);
     this.#unread++;
-    void settled.then(result => this.#keep(id, future, result));
+    void settled.then(result => {
+      future.result = result;
+      for (const wake of future.waiting) wake();
+      this.#keep(id, future, result);
+    });
   }
 
   /**
@@ -76,10 +83,9 @@ export class Futures {
       const why = 'it was read long ago, or newer results of its session took its room';
       throw new ApiError(410, `the result of ${JSON.stringify(id.slice(0, 200))} was dropped: ${why}`);
     }
-    const over = pause(ms, undefined, { signal, ref: false }).catch(() => undefined);
-    const result = await Promise.race([future.settled, over]);
-    if (result !== undefined) this.#deliver(future);
-    return result;
+    if (future.result === undefined) await woken(future.waiting, ms, signal);
+    if (future.result !== undefined) this.#deliver(future);
+    return future.result;
   }
 
   /** Drops results that were read long ago. */
@@ -109,6 +115,18 @@ export class Futures {
     this.#deliver(future);
     this.#bytes -= future.bytes;
   }
+}
+
+/** Waits in the set, and leaves it at the end of any wait. */
+async function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  waiting.add(resolve);
+  const late = setTimeout(resolve, ms).unref();
+  using _abort = onAbort(signal, resolve);
+  if (signal.aborted) resolve();
+  await promise;
+  clearTimeout(late);
+  waiting.delete(resolve);
 }
 
 /** The reply about a failed operation: the fault of its request, or of the server. */

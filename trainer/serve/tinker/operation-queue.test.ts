@@ -35,3 +35,17 @@ t.test('a rejected operation blocks no other, and a running one is not rejected'
   const closed = queue.run(5, true, async () => 'fifth');
   await Promise.all([t.rejects(closed, { message: 'unloaded' }), queue.close('unloaded')]);
 });
+
+t.test(
+  'requests that are refused without end leave one before the next step, and those after it',
+  async t => {
+    const queue = new OperationQueue(60_000);
+    queue.refuse(20_000, 'too far ahead', true);
+    for (let seqId = 1; seqId <= 10_000; seqId++) queue.refuse(seqId, `bad ${seqId}`, true);
+    queue.refuse(10_002, 'after the step', true);
+    t.same(queue.lost, [
+      { seqId: 1, why: 'bad 1' },
+      { seqId: 10_002, why: 'after the step' },
+    ]);
+  },
+);

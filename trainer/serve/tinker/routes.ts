@@ -3,6 +3,7 @@ import { promisify } from 'node:util';
 import { serialize } from 'node:v8';
 import { zstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { Slots } from '../../../shared/scheduling/slots.ts';
 import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
@@ -23,6 +24,8 @@ import type { TrainingModel } from './training-model.ts';
 
 const PROTOBUF = 'application/x-protobuf';
 const TRAINING_BODY_BYTES = 64 * 2 ** 20;
+/** Most bodies that are unpacked and read at once: each takes memory up to their limit. Keys take turns. */
+const MAX_UNPACKING = 2;
 const decompress = promisify(zstdDecompress);
 
 interface Caller {
@@ -79,9 +82,16 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
       });
     });
   }
-  app.post('/forward_backward', { bodyLimit: TRAINING_BODY_BYTES }, request =>
-    forwardBackward(server, request),
-  );
+  const unpacking = new Slots({ most: MAX_UNPACKING });
+  app.post('/forward_backward', { bodyLimit: TRAINING_BODY_BYTES }, async request => {
+    const slot = unpacking.group(ownerOf(request));
+    await slot.take();
+    try {
+      return await forwardBackward(server, request);
+    } finally {
+      slot.release();
+    }
+  });
   routesWithoutBody(app, server);
 }
 
@@ -142,24 +152,7 @@ const repliesOf = (server: TinkerServer): Replies => ({
     const model = { lora: server.loraOf(body.lora_config), seed: body.lora_config.seed };
     return server.openModel(session, body.model_seq_id, hashOf(body), model, {});
   },
-  load_weights: async (body, { owner }) => {
-    const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
-    const { folder, base_model, lora } = await server.checkpoints.find(path, owner);
-    server.checkBase(body.base_model ?? base_model);
-    if (typeof model_id === 'string' && typeof seq_id === 'number') {
-      const kind = { content: hashOf(body), ordered: true };
-      return submit(server, owner, { model_id, seq_id }, kind, ({ model }) => async () => {
-        await model.load(folder, optimizer === true);
-        return { path, model_id };
-      });
-    }
-    if (typeof session_id !== 'string' || typeof model_seq_id !== 'number') {
-      const fields = 'session_id and model_seq_id, or model_id and seq_id';
-      throw badRequest(`load_weights takes ${fields}`, 'session_id');
-    }
-    const session = server.session(session_id, owner);
-    return server.openModel(session, model_seq_id, hashOf(body), { lora, folder, optimizer }, { path });
-  },
+  load_weights: (body, { owner }) => loadWeights(server, body, owner),
   get_info: ({ model_id }, { owner }) => {
     const { model } = server.model(model_id, owner);
     const { name: model_name, tokenizerFolder: tokenizer_id } = server;
@@ -213,6 +206,33 @@ const repliesOf = (server: TinkerServer): Replies => ({
     return { request_id, sample_sequence_ids };
   },
 });
+
+/** Loads a checkpoint into a new model, or into one that exists. */
+async function loadWeights(server: TinkerServer, body: Body<'load_weights'>, owner: string): Promise<object> {
+  const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
+  const find = async () => {
+    const checkpoint = await server.checkpoints.find(path, owner);
+    server.checkBase(body.base_model ?? checkpoint.base_model);
+    return checkpoint;
+  };
+  if (typeof model_id === 'string' && typeof seq_id === 'number') {
+    const kind = { content: hashOf(body), ordered: true };
+    return submit(server, owner, { model_id, seq_id }, kind, async ({ model }) => {
+      const { folder } = await find();
+      return async () => {
+        await model.load(folder, optimizer === true);
+        return { path, model_id };
+      };
+    });
+  }
+  if (typeof session_id !== 'string' || typeof model_seq_id !== 'number') {
+    const fields = 'session_id and model_seq_id, or model_id and seq_id';
+    throw badRequest(`load_weights takes ${fields}`, 'session_id');
+  }
+  const { folder, lora } = await find();
+  const session = server.session(session_id, owner);
+  return server.openModel(session, model_seq_id, hashOf(body), { lora, folder, optimizer }, { path });
+}
 
 function operationsOf(server: TinkerServer): Operations {
   const save = async (kind: CheckpointKind, body: Body<'save_weights'>, { session, model }: Found) => {
@@ -268,13 +288,13 @@ async function forwardBackward(server: TinkerServer, request: FastifyRequest): P
  * Submits an operation of a model. Where it is refused for good, its number is used up, so that no other waits for it.
  * @param prepare checks the request
  */
-function submit(
+async function submit(
   server: TinkerServer,
   owner: string,
   { model_id, seq_id: seqId }: Body<'operation'>,
   { content, ordered, bytes = 0, learns = false }: Kind,
-  prepare: (found: Found) => () => Promise<Result>,
-): object {
+  prepare: (found: Found) => (() => Promise<Result>) | Promise<() => Promise<Result>>,
+): Promise<object> {
   const { session, model } = server.model(model_id, owner);
   const { operations } = model;
   const submission = {
@@ -283,7 +303,7 @@ function submit(
     conflict: `seq_id ${seqId} was used for another request`,
   };
   try {
-    const work = prepare({ session, model, seqId });
+    const work = await prepare({ session, model, seqId });
     const request_id = server.submit(session, submission, () => {
       operations.check(seqId);
       const giveBack = session.limits.bytes.take(bytes);
@@ -292,14 +312,15 @@ function submit(
     return { request_id, model_id };
   } catch (error) {
     const { status, message } = error as ApiError;
-    if (status === 400) operations.refuse(seqId, message, learns);
+    if (status === 400 || status === 404) operations.refuse(seqId, message, learns);
     throw error;
   }
 }
 
 /** The body of a protobuf request, unpacked. @throws ApiError 413 or 415 */
-async function bodyBytes({ body, headers }: FastifyRequest): Promise<Buffer> {
+async function bodyBytes({ body, headers, socket }: FastifyRequest): Promise<Buffer> {
   const { 'content-encoding': encoding = 'identity' } = headers;
+  if (socket.destroyed) throw badRequest('the client went away');
   if (!Buffer.isBuffer(body)) throw new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
   if (encoding === 'identity') return body;
   if (encoding !== 'zstd') throw new ApiError(415, `content-encoding ${encoding} is not supported; use zstd`);

@@ -339,6 +339,9 @@ t.test('a model continues from a checkpoint bit for bit, in another process too'
   t.same(await goOn(await load({})), straight, 'with the optimizer');
   t.notSame(await goOn(await load({ optimizer: false })), straight, 'without it the moments begin at 0');
   const legacy = await other.client.model(base, 5);
+  const lost = { model_id: legacy.id, path: `${path}-lost` };
+  const missing = await other.client.post('load_weights', { ...lost, seq_id: legacy.next++ });
+  t.match(missing, { status: 404, body: { detail: /there is no checkpoint/ } });
   const loaded = await legacy.operation('load_weights', { path, optimizer: true });
   t.equal(loaded.model_id, legacy.id);
   t.same(await goOn(legacy), straight, 'into a model that is there, as SDK 0.25 does');

@@ -228,6 +228,9 @@ export class OperationQueue {
     this.#open.delete(seqId);
     this.#finished.add(seqId);
     while (this.#finished.delete(this.#done + 1)) this.#done++;
+    // A later step fails for the first of those before it: the others need no memory.
+    const first = this.lost.find(one => one.seqId <= this.#done);
+    this.lost = this.lost.filter(one => one === first || one.seqId > this.#done);
     this.#next();
   }
 }

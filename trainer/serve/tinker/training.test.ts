@@ -390,6 +390,9 @@ t.test('models of other keys are not found, and share nothing but the base', asy
   );
 });
 
+const MIB = 2 ** 20;
+const BOMBS = 24;
+
 t.test('bodies are protobuf, plain or zstd, up to 64 MiB', async t => {
   const model = await client.model(base);
   const request = {
@@ -426,4 +429,23 @@ t.test('bodies are protobuf, plain or zstd, up to 64 MiB', async t => {
     (await model.operation('optim_step', { seq_id: 2, adam_params: {} })).metrics,
     'nothing of this held the model up',
   );
+});
+
+t.test('bombs of one key are unpacked two at a time, and another key takes its turn', async t => {
+  const bomb = await compress(Buffer.alloc(64 * MIB));
+  let peak = 0;
+  const before = process.memoryUsage().arrayBuffers;
+  const watch = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage().arrayBuffers - before);
+  }, 1);
+  t.teardown(() => clearInterval(watch));
+  const send = (key: WireClient) =>
+    key.post('forward_backward', bomb, { 'content-encoding': 'zstd' }).then(({ status }) => status);
+  let open = BOMBS;
+  const all = Array.from({ length: BOMBS }, () => send(client).finally(() => open--));
+  await all[0];
+  t.equal(await send(new WireClient(client.url, 'tml-stranger')), 400);
+  t.ok(open > BOMBS / 2, `${open} of the first key still wait`);
+  t.same(new Set(await Promise.all(all)), new Set([400]));
+  t.ok(peak < (BOMBS / 2) * 64 * MIB, `${Math.round(peak / MIB)} MiB`);
 });
