@@ -7,7 +7,6 @@ import t, { type Test } from 'tap';
 import { DATABASE_FILE } from '../persistence/database.ts';
 import type { Durability } from '../persistence/durability.ts';
 import { PersistenceHealth } from '../persistence/persistence-health.ts';
-import { RowBatch } from './row-batch.ts';
 import { countedEntries, type NewSession, type StoredChange } from './session-store.ts';
 import { SqliteSessionStore } from './sqlite-session-store.ts';
 
@@ -102,17 +101,13 @@ t.test('a server that is killed at any point of a checkpoint loses nothing', asy
     for (const entries of found) t.equal((entries as string[]).at(-1)?.slice(1), '5', String(entries));
     states.push(found.map(entries => (entries as string[])[0]).join());
   };
-  const batch = new RowBatch();
-  const parts = [0, 1, 2].map(number => ({ kind: 'actions', number, data: 'x'.repeat(300_000) }) as const);
+  const parts = [0, 1, 2, 3, 4].map(
+    number => ({ kind: 'actions', number, data: 'x'.repeat(300_000) }) as const,
+  );
   const mark = store.mark();
   for (const id of ['s1', 's2']) {
-    for (const _ of store.gather(batch, id, change(5, parts), () => undefined)) {
-      await kill();
-      await store.flush(batch);
-      await kill();
-    }
-    await store.flush(batch);
     await kill();
+    for await (const _ of store.write(store.changesOf(id, change(5, parts)))) await kill();
   }
   await store.conclude(mark, [['putClock', CLOCK]]);
   await kill();
@@ -202,10 +197,8 @@ t.test(
     await kept();
     store.seal();
     await t.rejects(store.checkpoint('s1', { epoch: 1, n: 1 }, change(1)), /for the last time/);
-    const batch = new RowBatch();
     const written: string[] = [];
-    for (const _ of store.gather(batch, 's1', change(1), () => written.push('s1'))) store.flushNow(batch);
-    store.flushNow(batch);
+    store.writeNow([...store.changesOf('s1', change(1)), () => written.push('s1')]);
     t.same(written, ['s1']);
     store.concludeNow([
       ['mark', { id: 's1', standing: 'atRest' }],

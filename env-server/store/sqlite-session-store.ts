@@ -23,7 +23,6 @@ import {
 } from '../persistence/session-rows.ts';
 import { DatabaseThread } from '../persistence/thread/database-thread.ts';
 import { LeftRecords } from './left-records.ts';
-import { RowBatch } from './row-batch.ts';
 import {
   type EndPosition,
   type EntryKind,
@@ -38,6 +37,7 @@ import {
   type Taken,
   type Tombstone,
 } from './session-store.ts';
+import { type CheckpointChange, slicesOf } from './slices.ts';
 import { UnwrittenEnds } from './unwritten-ends.ts';
 
 /** Version of the form of the documents of sessions. */
@@ -49,8 +49,6 @@ const BYTES_PER_MB = 1024 * 1024;
 const WAITING_SHARE = 1 / 8;
 /** A write of the journal is a copy to the kernel: on a sound disk it takes microseconds. */
 const SLOW_WRITE_MS = 20;
-/** Characters of the row of a session that ended. */
-const ENDED_LENGTH = 100;
 
 export interface SqliteStoreSettings {
   /** Folder of the database; this process holds its lock. */
@@ -69,12 +67,6 @@ export interface SqliteStoreParts {
   readonly onPressure: () => void;
   /** Disk of the journal; tests replace it. */
   readonly disk?: JournalDisk;
-}
-
-/** A session that cannot be kept: all that is stored of it. */
-export interface LostSession {
-  readonly owner: string;
-  readonly lost: string;
 }
 
 /** Data that earlier servers left in the folder, apart from sessions. */
@@ -173,15 +165,14 @@ export class SqliteSessionStore implements SessionStore {
     for (const { id } of this.#rows.sessions().filter(row => row.version === version)) {
       const row = this.#rows.session(id)!;
       if (row.document === null) continue;
-      const batch = new RowBatch();
+      let changes: RowWrite[];
       try {
-        for (const _ of this.gather(batch, id, changeOf(row), () => undefined));
+        changes = [...this.changesOf(id, changeOf(row))];
       } catch (error) {
         this.#log.error({ session_id: id, err: error }, `session ${id} cannot be read`);
         continue;
       }
-      batch.add(['mark', { id, standing: row.standing }]);
-      this.flushNow(batch);
+      this.#rows.write([...changes, ['mark', { id, standing: row.standing }]]);
     }
   }
 
@@ -264,60 +255,49 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   async checkpoint(id: string, _at: RecordPosition, change: StoredChange): Promise<Outcome> {
-    const batch = new RowBatch();
-    for (const _ of this.gather(batch, id, change, () => undefined)) await this.flush(batch);
-    await this.flush(batch);
+    for await (const _ of this.write(this.changesOf(id, change)));
     return 'kept';
   }
 
   /**
-   * Gathers the rows of a checkpoint; yields where what was gathered is to be written.
+   * The rows of a checkpoint.
    * @throws NotStorable
    */
-  *gather(
-    batch: RowBatch,
+  *changesOf(
     id: string,
-    change: StoredChange | LostSession,
-    written: () => void,
-  ): Generator<undefined> {
-    const row = { id, owner: change.owner, version: DOCUMENT_VERSION, standing: this.#standing };
-    let isFull: boolean;
-    if ('lost' in change) {
-      const lost = { ...row, edition: '', settings: null, document: null, lost: change.lost };
-      isFull = batch.add(['put', lost], change.lost.length);
-    } else {
-      const { edition, settings, head, parts, remove } = change;
-      const texts = storable(() => parts[Symbol.iterator]());
-      for (let part = storable(() => texts.next()); !part.done; part = storable(() => texts.next())) {
-        const { value } = part;
-        if (batch.add(['putPart', { ...value, sessionId: id }], value.data.length)) yield;
-      }
-      const document = storable(() => JSON.stringify(head));
-      const length = document.length + (settings?.length ?? 0);
-      isFull = batch.add(['put', { ...row, edition, settings, document, lost: null }], length);
-      for (const part of remove) batch.add(['removePart', { ...part, sessionId: id }]);
+    { owner, edition, settings, head, parts, remove }: StoredChange,
+  ): Generator<RowWrite> {
+    const texts = storable(() => parts[Symbol.iterator]());
+    for (let part = storable(() => texts.next()); !part.done; part = storable(() => texts.next()))
+      yield ['putPart', { ...part.value, sessionId: id }];
+    const document = storable(() => JSON.stringify(head));
+    const row = { id, owner, version: DOCUMENT_VERSION, standing: this.#standing };
+    yield ['put', { ...row, edition, settings, document, lost: null }];
+    for (const part of remove) yield ['removePart', { ...part, sessionId: id }];
+  }
+
+  /** The row of a session that cannot be kept. */
+  lost(id: string, owner: string, lost: string): RowWrite {
+    const row = { id, owner, version: DOCUMENT_VERSION, standing: this.#standing };
+    return ['put', { ...row, edition: '', settings: null, document: null, lost }];
+  }
+
+  /** Writes changes in the thread, a few at a time, each time all or none; yields after each time. */
+  async *write(all: Iterable<CheckpointChange>): AsyncGenerator<undefined> {
+    for (const { changes, written } of slicesOf(all)) {
+      if (this.#sealed) throw new Error('the server writes its sessions for the last time');
+      await this.#thread.write('writeSessions', changes);
+      for (const each of written) each();
+      yield;
     }
-    batch.onWritten(written);
-    if (isFull) yield;
-  }
-
-  /** Writes what was gathered in the thread, all or none. */
-  async flush(batch: RowBatch): Promise<void> {
-    const { changes, written } = batch.take();
-    await this.#write(changes);
-    for (const each of written) each();
-  }
-
-  async #write(changes: readonly RowWrite[]): Promise<void> {
-    if (this.#sealed) throw new Error('the server writes its sessions for the last time');
-    await this.#thread.write('writeSessions', changes);
   }
 
   /** The same while everything waits. */
-  flushNow(batch: RowBatch): void {
-    const { changes, written } = batch.take();
-    this.#rows.write(changes);
-    for (const each of written) each();
+  writeNow(all: Iterable<CheckpointChange>): void {
+    for (const { changes, written } of slicesOf(all)) {
+      this.#rows.write(changes);
+      for (const each of written) each();
+    }
   }
 
   /** Begins a checkpoint of every session. @returns argument for `conclude` */
@@ -328,17 +308,14 @@ export class SqliteSessionStore implements SessionStore {
   /** Every session that changed before the mark has a checkpoint: the records before it go. */
   async conclude(mark: number | undefined, rest: readonly RowWrite[]): Promise<void> {
     const ended = [...this.#ended];
-    const batch = new RowBatch();
-    for (const row of ended) if (batch.add(['end', row], ENDED_LENGTH)) await this.flush(batch);
-    await this.flush(batch);
-    await this.#write(rest);
+    for await (const _ of this.write([...ended.map(row => ['end', row] as const), ...rest]));
     if (this.#sealed) return;
     this.#ended.written(ended);
     if (mark !== undefined) this.journal?.release(mark);
     this.#dropInherited();
   }
 
-  /** From now on the thread writes nothing of sessions; `flushNow` and `concludeNow` do. */
+  /** From now on the thread writes nothing of sessions; `writeNow` and `concludeNow` do. */
   seal(): void {
     this.#sealed = true;
     this.#thread.seal();

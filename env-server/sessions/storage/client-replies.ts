@@ -1,6 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
-import type { DroppedKeysRow, ReplyRow } from '../../persistence/session-rows.ts';
-import type { RowBatch } from '../../store/row-batch.ts';
+import type { DroppedKeysRow, ReplyRow, RowWrite } from '../../persistence/session-rows.ts';
 import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import { hashesOf, textOfHashes } from './session-image.ts';
 import type { StoredReply } from './stored-session.ts';
@@ -38,23 +37,17 @@ export function changedReplies(
 }
 
 /**
- * Gathers the rows of changes; yields true where they must be written first.
+ * The rows of changes.
  * @param at the time, in milliseconds since the epoch
  */
-export function* replyRows(
-  batch: RowBatch,
-  replies: readonly ChangedReplies[],
-  at: number,
-): Generator<boolean> {
+export function* replyRows(replies: readonly ChangedReplies[], at: number): Generator<RowWrite> {
   for (const { owner, changes } of replies) {
     for (const added of changes.added) {
       const { number: _number, reply, ...entry } = storedReply(added);
-      const text = JSON.stringify(reply);
-      yield batch.add(['putReply', { ...entry, owner, reply: text }], text.length);
+      yield ['putReply', { ...entry, owner, reply: JSON.stringify(reply) }];
     }
-    for (const { key } of changes.removed) yield batch.add(['removeReply', { owner, key }], key.length);
-    if (changes.dropped.length === 0) continue;
-    const hashes = textOfHashes(changes.dropped);
-    yield batch.add(['putDroppedKeys', { owner, hashes, at }], hashes.length);
+    for (const { key } of changes.removed) yield ['removeReply', { owner, key }];
+    if (changes.dropped.length > 0)
+      yield ['putDroppedKeys', { owner, hashes: textOfHashes(changes.dropped), at }];
   }
 }

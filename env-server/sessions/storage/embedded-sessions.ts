@@ -12,8 +12,8 @@ import {
 import { type PersistenceHealth, RetryTimer } from '../../persistence/persistence-health.ts';
 import type { RowWrite } from '../../persistence/session-rows.ts';
 import { Problem } from '../../problems.ts';
-import { RowBatch } from '../../store/row-batch.ts';
 import { type NewSession, NotStorable } from '../../store/session-store.ts';
+import type { CheckpointChange } from '../../store/slices.ts';
 import {
   SqliteSessionStore,
   type SqliteStoreParts,
@@ -266,13 +266,9 @@ export class EmbeddedSessions implements SessionJournal {
     const awaiting = this.#awaiting.slice();
     const mark = this.#store.mark();
     const replies = changedReplies(sessions.clientReplies());
-    const batch = new RowBatch();
     try {
-      for (const _ of this.#gather(batch, sessions.open(), replies)) {
-        await this.#store.flush(batch);
+      for await (const _ of this.#store.write(this.#changes(sessions.open(), replies)))
         if (this.#finished) return;
-      }
-      await this.#store.flush(batch);
     } catch (error) {
       if (!this.#finished) this.#giveUp();
       throw error;
@@ -290,41 +286,32 @@ export class EmbeddedSessions implements SessionJournal {
     this.#writing.clear();
   }
 
-  /** Gathers changes of sessions and of replies to clients; yields where they must be written first. */
-  *#gather(
-    batch: RowBatch,
-    sessions: Iterable<Session>,
-    replies: readonly ChangedReplies[],
-  ): Generator<undefined> {
-    for (const session of sessions) if (session.changed) yield* this.#gatherSession(batch, session);
+  /** Changes of sessions and of replies to clients. */
+  *#changes(sessions: Iterable<Session>, replies: readonly ChangedReplies[]): Generator<CheckpointChange> {
+    for (const session of sessions) if (session.changed) yield* this.#changesOf(session);
     // A reply that names a session must not be stored without it.
-    for (const isFull of replyRows(batch, replies, this.#parts.sessions.now())) if (isFull) yield;
+    yield* replyRows(replies, this.#parts.sessions.now());
   }
 
-  *#gatherSession(batch: RowBatch, session: Session): Generator<undefined> {
+  *#changesOf(session: Session): Generator<CheckpointChange> {
     const { id, owner } = session;
     session.changed = false;
     this.#writing.add(session);
     const written = () => void this.#writing.delete(session);
-    const lose = (lost: string) => this.#store.gather(batch, id, { owner, lost }, written);
-    const lost = lostReason(session, this.#parts.catalog);
-    if (lost !== undefined) {
-      yield* lose(lost);
-      return;
+    let lost = lostReason(session, this.#parts.catalog);
+    if (lost === undefined) {
+      try {
+        const { change, stored } = changeOf(session, this.#parts);
+        yield* this.#store.changesOf(id, change);
+        yield stored;
+      } catch (error) {
+        if (!(error instanceof NotStorable)) throw error;
+        this.#noteUnsaved(session, error);
+        if (!session.image?.isThere) lost = `it could not be stored: ${error.message}`;
+      }
     }
-    try {
-      const { change, stored } = changeOf(session, this.#parts);
-      yield* this.#store.gather(batch, id, change, () => {
-        written();
-        stored();
-      });
-    } catch (error) {
-      if (!(error instanceof NotStorable)) throw error;
-      const { message: reason } = error;
-      this.#noteUnsaved(session, error);
-      if (session.image?.isThere) written();
-      else yield* lose(`it could not be stored: ${reason}`);
-    }
+    if (lost !== undefined) yield this.#store.lost(id, owner, lost);
+    yield written;
   }
 
   #noteUnsaved(session: Session, error: NotStorable): void {
@@ -377,13 +364,10 @@ export class EmbeddedSessions implements SessionJournal {
    */
   #writeLast(): unknown {
     const { sessions } = this.#parts;
-    const batch = new RowBatch();
     this.#giveUp();
     const changed = [...sessions.open()].filter(session => session.changed);
     try {
-      for (const _ of this.#gather(batch, changed, changedReplies(sessions.clientReplies())))
-        this.#store.flushNow(batch);
-      this.#store.flushNow(batch);
+      this.#store.writeNow(this.#changes(changed, changedReplies(sessions.clientReplies())));
       const saved = [...sessions.open()].filter(session => session.unsaved === undefined);
       const atRest = saved.map(({ id }) => ['mark', { id, standing: 'atRest' }] as const);
       this.#store.concludeNow([...atRest, ...this.#housekeeping()]);
