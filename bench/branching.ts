@@ -95,7 +95,35 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
     ],
     imitation: ['warm_start.policy=optimal', 'warm_start.batch_size=32', 'warm_start.epochs=5'],
   },
-  Sudoku: game('Sudoku'),
+  Sudoku: {
+    config: 'configs/base.yaml',
+    about:
+      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements are sampled, of which random ones solve two boards in three. Validation boards never occur in training.',
+    overrides: [
+      ...[
+        ['SudokuTrain', 'train'],
+        ['SudokuUnseen', 'validation'],
+      ].map(
+        ([tag, split]) =>
+          `tags.${tag}={env_id: Sudoku-v0, config: {difficulty: easy, split: ${split}}, max_turn: 6, max_actions_per_turn: 1, max_actions_per_traj: 6}`,
+      ),
+      'train_tags=[SudokuTrain]',
+      'validation.tags=[SudokuUnseen]',
+      'policy.context=640',
+      'rollout.response_length=12',
+      'rollout.constrained=true',
+      'algorithm.reward_scale=0.2',
+      'loss.entropy_coefficient=0',
+      'optimizer.learning_rate=5e-4',
+      'optimizer.warmup_iterations=0',
+    ],
+    imitation: [
+      'warm_start.policy=optimal',
+      'warm_start.learn=responses',
+      'warm_start.batch_size=32',
+      'warm_start.epochs=5',
+    ],
+  },
   Countdown: game('Countdown'),
 };
 

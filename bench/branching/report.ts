@@ -73,6 +73,7 @@ function page(comparisons: readonly Comparison[]): string {
     '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed have',
     'the same imitated policy, learning rate and validation levels. Success is interpolated at the budget that every run',
     'reached: mean over the seeds, Wilson’s 95 % interval. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
+    'Countdown has one turn: there is no later turn to branch at or to credit apart, so it is not compared.',
     '',
     ...comparisons.flatMap(section),
   ].join('\n');
