@@ -60,8 +60,29 @@ export function callOf(value: unknown): string {
   }
   if (!isRow(value)) return textOf(value);
   const call = isRow(value.function) ? value.function : value;
-  const given = call.arguments ?? {};
-  return `${textOf(call.function_name ?? call.name ?? 'tool')}(${typeof given === 'string' ? given : JSON.stringify(given)})`;
+  return `${textOf(call.function_name ?? call.name ?? 'tool')}(${argumentsText(call.arguments ?? {})})`;
+}
+
+/** Longest list of arguments on one line. */
+const MAX_LINE = 80;
+
+/** Arguments of a call as JSON; long ones each on their line, with texts as they are. */
+function argumentsText(given: unknown): string {
+  let value = given;
+  try {
+    if (typeof given === 'string') value = JSON.parse(given);
+  } catch {
+    // No JSON: the text itself.
+  }
+  const line = typeof given === 'string' ? given : JSON.stringify(given);
+  if (!isRow(value) || (line.length <= MAX_LINE && !line.includes('\\n'))) return line;
+  const lines = Object.entries(value).map(([name, part]) => `  ${name}: ${indented(part)}`);
+  return `\n${lines.join('\n')}\n`;
+}
+
+function indented(value: unknown): string {
+  const text = typeof value === 'string' ? value.trimEnd() : JSON.stringify(value);
+  return text.includes('\n') ? `\n${text.replaceAll(/^/gm, '    ')}` : text;
 }
 
 /** Splits a text at ChatML's markers; one message where it has none. */

@@ -1,5 +1,6 @@
 import t from 'tap';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { callOf } from './chat.ts';
 import { FormatError } from './format.ts';
 import { TrajectoryImport } from './import.ts';
 import { RowSplitter } from './rows.ts';
@@ -118,6 +119,25 @@ t.test('ATIF: one document, steps of the agent are turns, observations what come
     ]);
     t.match(found[0].episode, { return: null, success: null, tag: 'terminus-2', episode_id: 'trial-1' });
   }
+});
+
+t.test('long arguments of a tool have a line each, and texts of several lines are readable', async t => {
+  const given = { keystrokes: "cat > a.py <<'PY'\nprint(1)\nPY\n", duration: 15, block: true };
+  const lines = [
+    'bash(',
+    '  keystrokes: ',
+    "    cat > a.py <<'PY'",
+    '    print(1)',
+    '    PY',
+    '  duration: 15',
+    '  block: true',
+    ')',
+  ];
+  t.equal(callOf({ function_name: 'bash', arguments: given }), lines.join('\n'));
+  t.equal(callOf({ function: { name: 'bash', arguments: JSON.stringify(given) } }), lines.join('\n'));
+  const command = `grep -rn ${'x'.repeat(100)}`;
+  t.equal(callOf({ name: 'bash', arguments: { command } }), `bash(\n  command: ${command}\n)`);
+  t.equal(callOf({ name: 'bash', arguments: 'ls -l' }), 'bash(ls -l)');
 });
 
 t.test('ragen: an episode keeps its seed, success and group', async t => {
