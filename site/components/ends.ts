@@ -52,7 +52,7 @@ export interface SuccessMark {
 
 /** The mark of an episode's success; a neutral one where unknown. */
 export function successMark(success: boolean | null): SuccessMark {
-  if (success === null) return { word: 'success unknown', sign: '·', tone: '' };
+  if (success === null) return { word: 'success unknown', sign: '·', tone: 'even' };
   return success
     ? { word: 'success', sign: '✓', tone: 'good' }
     : { word: 'no success', sign: '✕', tone: 'bad' };

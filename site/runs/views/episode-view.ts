@@ -21,6 +21,9 @@ import { knownTints, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 
+/** Characters of an action's name in a turn of the strip; longer than a line of it are names with a title. */
+const MAX_NAME = 200;
+const LONG_NAME = 20;
 /** Longest expected answer on one line. */
 const MAX_ANSWER_LENGTH = 200;
 /** A link within a line that a finger can hit: 24 px high. */
@@ -106,7 +109,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save<span class="visually-hidden"> as messages (JSONL)</span></button></span>
     </div>
     <div class="row apart low">
-      <div class="grow"><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${mark.tone !== '' && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
+      <div class="grow"><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${episode.success !== null && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
       <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
     </div>
@@ -220,7 +223,7 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
-        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k}><${Arrow} name=${name} />${name}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">${names.length === 0 ? 'and ' : ''}cut off</span>` : null}</span>
+        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k} class="cut" style="max-width: 100%" title=${name.length > LONG_NAME ? name : undefined}><${Arrow} name=${name} />${name.slice(0, MAX_NAME)}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">${names.length === 0 ? 'and ' : ''}cut off</span>` : null}</span>
         ${value !== undefined && html`<span class="row tight turn-number"><span class="fine">value</span><span class="number">${value.toFixed(2).replace('-', '−')}</span><${Meter} share=${value / mostValue} /></span>`}
         ${advantage !== undefined && html`<span class="row tight turn-number"><span class="fine">advantage</span><span class="number">${signed(advantage)}</span><${Meter} share=${advantage / mostAdvantage} middle /></span>`}
       </button>`;

@@ -21,6 +21,8 @@ import { Arrow, actionsOf, statesOf } from './turn-words.ts';
 
 /** A prompt or response with a longer line takes half of the width below the boards. */
 const LONG_LINE = 60;
+/** Texts without tokens take what a screen has left. */
+const TALL = 'max-height: max(20rem, 100dvh - 26rem)';
 const shade = (tint: string) => `color-mix(in srgb, var(--tint-${tint}) 44%, var(--sunken))`;
 const RAMPS = {
   amount: `var(--sunken), ${shade('amount')}`,
@@ -93,16 +95,16 @@ export function TurnPanel({
       </div>
       <div class="stack">
         <div class="panel-head"><h2>Prompt</h2><span class="fine">${known ? counted(given[1] - given[0], 'token') : ''}</span></div>
-        ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre class="plain" tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
+        ${known ? html`<${Tokens} sample=${sample} range=${given} texts=${texts} />` : html`<pre style=${TALL} tabindex="0" aria-label="Prompt">${turn.state}</pre>`}
       </div>
       <div class="stack">
         <div class="panel-head"><h2>Response</h2><span class="fine">${known ? counted(turn.tokens[1] - turn.tokens[0], 'token') : ''}</span></div>
         ${
           known
             ? html`<${SampledTokens} sample=${sample} range=${turn.tokens} texts=${texts} tint=${tint} scale=${scale} chosen=${token} onChoose=${onToken} />`
-            : html`<pre class="plain" tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
+            : html`<pre style=${TALL} tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
-        <p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>
+        ${!isForeign && html`<p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>`}
         ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]}>${checkpoints && html`<${AskNow} key=${`${reply.file} ${reply.index} ${at}`} id=${id} file=${reply.file} index=${reply.index} turn=${at} step=${checkpoint} prompt=${textBetween(0, turn.tokens[0])} />`}<//>`}
       </div>
     </section>
