@@ -143,6 +143,10 @@ t.test('a comparison of runs of different lengths names what its legend shows', 
     const { width } = (await select.boundingBox())!;
     t.ok(width <= 272, `${width} px for a select`);
   }
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.getByText('Add runs').click();
+  const { x, width } = (await page.locator('.menu-body').boundingBox())!;
+  t.ok(x >= 0 && x + width <= 390, `runs are added on a phone, too: from ${x} px, ${width} px wide`);
 });
 
 t.test('a long table of runs keeps its columns on a phone, above and below', { skip }, async t => {

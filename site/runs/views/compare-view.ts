@@ -59,12 +59,12 @@ export function CompareView({ address }: { readonly address: Address }) {
   const bands = groups.some(({ members }) => members.length > 1);
   return html`<div class="stack">
     <${PageTitle} view="compare" />
-    <div class="row run-controls">
+    <div class="row">
       <div class="row grow outcomes">${ids.map(
         id => html`<span class="chip" key=${id}><a href=${formatAddress({ view: 'overview', run: id })}>${id}</a>
         <button type="button" class="quiet small" aria-label=${`Take ${id} out`} onClick=${() => pick(ids.filter(one => one !== id))}>✕</button></span>`,
       )}</div>
-      <${Menu} label="Add runs"><${RunPicker} chosen=${ids} onChange=${pick} /><//>
+      <div class="push"><${Menu} label="Add runs"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>
     </div>
     <${Status} error=${error} loading=${runs.length === 0 && !error} />
     ${
