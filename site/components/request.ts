@@ -15,6 +15,12 @@ export class RequestFailed extends Error {
   }
 }
 
+const UNAUTHORIZED = 401;
+
+/** True for a request that needs a token, or another one. */
+export const isLocked = (error: unknown): boolean =>
+  error instanceof RequestFailed && error.problem.status === UNAUTHORIZED;
+
 /** The server did not answer. */
 class ServerAway extends Error {
   constructor(cause: unknown) {

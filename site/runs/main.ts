@@ -2,6 +2,7 @@ import { render } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { SiteHeader } from '../components/header.ts';
 import { html } from '../components/html.ts';
+import { token } from '../components/request.ts';
 import { type Address, parseAddress } from './address.ts';
 import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
@@ -9,6 +10,7 @@ import { focusSearch, useKeys } from './views/keys.ts';
 import { Lazy } from './views/lazy.ts';
 import { RunPages } from './views/run-pages.ts';
 import { RunsView } from './views/runs-view.ts';
+import { TokenForm } from './views/token-form.ts';
 
 const TITLES: { readonly [view: string]: string } = {
   runs: 'Runs',
@@ -40,6 +42,8 @@ function App({ source }: { readonly source: Source }) {
     main.current?.focus({ preventScroll: true });
   }, [place]);
   const { server } = source.site;
+  const [locked, setLocked] = useState(false);
+  useLayoutEffect(() => source.locks.addEventListener('locked', () => setLocked(true)), [source]);
   useKeys({ '/': focusSearch });
   return html`<${SourceContext.Provider} value=${source}>
     <a class="button primary visually-hidden skip" href="#main" onClick=${(event: Event) => {
@@ -47,6 +51,7 @@ function App({ source }: { readonly source: Source }) {
       main.current?.focus();
     }}>Skip to the content</a>
     <${SiteHeader} current="Runs" server=${server ?? undefined} runs="#/" />
+    ${locked && html`<div class="row bar"><${TokenForm} onToken=${() => location.reload()} /><p class="hint">${token() === '' ? 'This server wants a token.' : 'This server does not know that token.'}</p></div>`}
     <main ref=${main} id="main" tabindex="-1">${viewOf(address)}</main>
   <//>`;
 }

@@ -1,7 +1,14 @@
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { CheckpointRequest } from '../../../shared/run-folder/checkpoint-request.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
-import { ask, failureOf, type RequestOptions, setToken, textOfReply } from '../../components/request.ts';
+import {
+  ask,
+  failureOf,
+  isLocked,
+  type RequestOptions,
+  setToken,
+  textOfReply,
+} from '../../components/request.ts';
 import type { SiteAddresses } from '../../server/addresses.ts';
 import type { DroppedRuns } from './dropped-runs.ts';
 import type { Query } from './query.ts';
@@ -9,6 +16,8 @@ import type { Query } from './query.ts';
 /** Data source of the run pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
   readonly site: SiteAddresses;
+  /** Dispatches `locked` when the server shows something only with a token, or with another one. */
+  readonly locks: EventTarget;
   /** @throws ServerAway, RequestFailed */
   get<T>(name: string, query?: Query): Promise<T>;
   /** @throws ServerAway, RequestFailed */
@@ -80,9 +89,19 @@ function withDropped(source: OwnSource): Source {
 const isDropped = ({ id }: Query): boolean => typeof id === 'string' && id.startsWith('dropped:');
 
 function liveSource(site: SiteAddresses): OwnSource {
+  const locks = new EventTarget();
   return {
     site,
-    get: (name, query = {}) => readJson(`api/${name}${searchOf(query)}`),
+    locks,
+    async get<T>(name: string, query: Query = {}) {
+      try {
+        return await readJson<T>(`api/${name}${searchOf(query)}`);
+      } catch (cause) {
+        if (!isLocked(cause)) throw cause;
+        locks.dispatchEvent(new Event('locked'));
+        throw new Error('Write a token of this server into the field at the top of the page.', { cause });
+      }
+    },
     post: (path, body) => readJson(`${site.api}${path}`, { method: 'POST', body }),
     annotate: (id, annotations) =>
       readJson(`api/annotations${searchOf({ id })}`, { method: 'PUT', body: annotations }),
@@ -99,6 +118,7 @@ async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
   const data = new ExportedData(readJson, readPacked);
   return {
     site,
+    locks: new EventTarget(),
     get: <T>(name: string, query: Query = {}) => data.get(name, query) as Promise<T>,
     async post() {
       throw new Error('These pages are files. Start the dashboard with --server to play on.');

@@ -8,10 +8,11 @@ import {
 } from '../../../shared/run-folder/checkpoint-request.ts';
 import { CodeField } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
+import { isLocked } from '../../components/request.ts';
 import { useSource } from '../data/hooks.ts';
 import { counted } from '../format.ts';
 import { choose, Select } from './parts.ts';
-import { isLocked, TokenForm } from './token-form.ts';
+import { TokenForm } from './token-form.ts';
 import { probability, withLineEnds } from './token-text.ts';
 import { FEW_TOKENS, tintScale } from './tokens.ts';
 

@@ -1,12 +1,13 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
 import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import { html } from '../../components/html.ts';
+import { isLocked } from '../../components/request.ts';
 import { useEvent } from '../../components/store.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
 import type { RunViewProps } from './run-view-props.ts';
-import { isLocked, TokenForm } from './token-form.ts';
+import { TokenForm } from './token-form.ts';
 import { actionsBefore } from './turn-words.ts';
 
 /** The player that is not in the page or on the environment server. */
@@ -61,13 +62,13 @@ export function useBranch(
   const state = branch?.session.store.state;
   const error = (problem ?? state?.openProblem) as Error | undefined;
   return {
-    available: api !== null && server !== null,
+    available: api !== null && server !== null && episode.format === undefined,
     branch,
     View: lane.current?.BranchLane,
     error,
     busy: isWaiting || (state !== undefined && (state.isOpening || state.isPolicyPlaying)),
     isWaiting,
-    hasCheckpoint: checkpoints === true && episode.format === undefined,
+    hasCheckpoint: checkpoints === true,
     step,
     forget: () => setProblem(undefined),
     open,

@@ -1,10 +1,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/control.ts';
 import { html } from '../../components/html.ts';
+import { isLocked } from '../../components/request.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { useSource } from '../data/hooks.ts';
 import { Panel } from './parts.ts';
-import { isLocked, TokenForm } from './token-form.ts';
+import { TokenForm } from './token-form.ts';
 
 /** Milliseconds in which a second click stops the run. */
 const CONFIRM_MS = 5000;

@@ -1,12 +1,5 @@
 import { html } from '../../components/html.ts';
-import { RequestFailed } from '../../components/request.ts';
 import { useSource } from '../data/hooks.ts';
-
-const UNAUTHORIZED = 401;
-
-/** True for a request that needs a token, or another one. */
-export const isLocked = (error: unknown): boolean =>
-  error instanceof RequestFailed && error.problem.status === UNAUTHORIZED;
 
 /** Takes the token that a server wants. */
 export function TokenForm({ onToken }: { readonly onToken: () => void }) {
