@@ -73,7 +73,8 @@ export function focusIn(place: HTMLElement, isPlayed: boolean): void {
 }
 
 export function situationOf(episode: EpisodeState): Situation {
-  const { session, moves, structured } = episode;
+  const { environment, session, moves, structured } = episode;
+  const last = moves.at(-1);
   return {
     step: moves.length,
     steps: session.max_episode_steps,
@@ -81,7 +82,8 @@ export function situationOf(episode: EpisodeState): Situation {
     structured,
     totalReward: totalReward(episode),
     info: {},
-    ...moves.at(-1),
+    ...last,
+    ...(last && { action: namedAction(environment, last.action) }),
   };
 }
 

@@ -28,6 +28,25 @@ t.test('the page says when the server goes away, and reconnects when it is back'
   await page.locator('.figures', { hasText: '1 of 100' }).waitFor();
 });
 
+t.test('what cannot be opened while the server is away is opened when it is back', { skip }, async t => {
+  const port = await freePort();
+  const { page, server } = await openPlayground(t, '#/register', { port });
+  await page.locator('.register-view option').first().waitFor({ state: 'attached' });
+  await server.close();
+  await page.getByRole('link', { name: 'Play', exact: true }).click();
+  await page.getByRole('heading', { level: 1, name: 'Play' }).waitFor();
+  const problem = page.locator('.play-view .problem');
+  await problem.waitFor();
+  t.equal(await problem.count(), 1, 'it is said once');
+  t.equal(await page.getByText('What was done').count(), 0, 'nothing was');
+
+  const next = await createApp({ logLevel: 'silent' });
+  t.teardown(() => next.server.close());
+  await next.server.listen({ host: '127.0.0.1', port });
+  await seeBoard(page);
+  t.equal(await problem.count(), 0);
+});
+
 t.test('a server that shuts down says so', { skip }, async t => {
   const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await seeBoard(page);

@@ -90,7 +90,11 @@ place('skip').addEventListener('click', event => {
 let wasAway = false;
 client.connection.addEventListener('change', () => {
   const { state } = client.connection;
-  if (state === 'connected' && wasAway) announce('The server answers again.');
+  if (state === 'connected' && wasAway) {
+    announce('The server answers again.');
+    // What could not be shown is asked for again; what is played or written stays as it is.
+    if (current === 'play' ? session.store.state.episode === undefined : current !== 'register') show(true);
+  }
   wasAway = state === 'away';
 });
 addEventListener('hashchange', () => {

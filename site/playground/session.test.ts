@@ -81,6 +81,21 @@ t.test('a server with tokens is asked with one, which only this tab remembers', 
   t.equal(await page.evaluate(() => sessionStorage.length), 0);
 });
 
+t.test('the pages about runs ask for the token of their server', { skip }, async t => {
+  const tokens = JSON.stringify([{ name: 'visitor', sha256: hashToken('open sesame'), scopes: ['play'] }]);
+  const { page } = await openPlayground(t, 'runs/#/', { settings: { tokens, runs: t.testdir() } });
+  await page.getByText('This server wants a token.').waitFor();
+  for (const [token, answer] of [
+    ['wrong', 'This server does not know that token.'],
+    ['open sesame', 'No runs yet.'],
+  ]) {
+    await page.getByLabel('Token').fill(token);
+    await page.keyboard.press('Enter');
+    await page.getByText(answer).waitFor();
+  }
+  t.equal(await page.getByLabel('Token').count(), 0);
+});
+
 t.test('the page says that a session is gone, and starts a new one', { skip }, async t => {
   const { page, ask } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await seeBoard(page);

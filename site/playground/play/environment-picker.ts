@@ -76,10 +76,12 @@ interface PickerProps {
   readonly list: EnvironmentList;
   /** The environment that is played. */
   readonly current: string | undefined;
+  /** False where the page says already why nothing is played. */
+  readonly isOpen: boolean;
 }
 
 /** The list of environments with a search; on a narrow page it collapses. */
-export function EnvironmentPicker({ list, current }: PickerProps) {
+export function EnvironmentPicker({ list, current, isOpen }: PickerProps) {
   const { search, tag, environments, tags, problem } = useStore(list.store);
   const place = useRef<HTMLDetailsElement>(null);
   const links = useRef<HTMLUListElement>(null);
@@ -117,7 +119,7 @@ export function EnvironmentPicker({ list, current }: PickerProps) {
       </select>
       <p class="fine" role="status">${shown && countText(shown.length)}</p>
     </form>
-    <${ProblemNote} problem=${problem} />
+    <${ProblemNote} problem=${isOpen ? problem : undefined} />
     <nav aria-label="Environments"><ul ref=${links} class="environments">${shown?.map(
       ({ env_id: envId, title }) => html`<li key=${envId}>
         <a href=${formatAddress({ view: 'play', envId })} data-env=${envId} aria-current=${envId === current ? 'page' : undefined}>

@@ -29,6 +29,7 @@ interface PlayViewProps {
 /** Pick an environment, play it, see the requests. */
 export function PlayView({ client, session, list, address }: PlayViewProps) {
   const state = useStore(session.store);
+  const { problem: unlisted } = useStore(list.store);
   useLayoutEffect(() => {
     let isCurrent = true;
     const { view: _view, envId, ...start } = address;
@@ -49,25 +50,32 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
       document.removeEventListener('keydown', press);
     };
   }, []);
+  const { envId, episode, openProblem = envId === undefined ? unlisted : undefined } = state;
+  const isOpen = openProblem === undefined;
   return html`<div class="stack play-view">
-    <${EpisodeView} session=${session} state=${state} />
-    <${EnvironmentPicker} list=${list} current=${state.envId} />
-    <div class="stack side">
+    <${EpisodeView} session=${session} state=${state} openProblem=${openProblem} />
+    <${EnvironmentPicker} list=${list} current=${envId} isOpen=${isOpen} />
+    ${
+      (isOpen || client.exchanges.length > 0) &&
+      html`<div class="stack side">
       <${RequestLog} client=${client} />
-      <${Steps} client=${client} episode=${state.episode} />
-    </div>
+      <${Steps} client=${client} episode=${episode} />
+    </div>`
+    }
   </div>`;
 }
 
 interface EpisodeViewProps {
   readonly session: PlaySession;
   readonly state: PlayState;
+  /** The reason why nothing is played. */
+  readonly openProblem: unknown;
 }
 
 /** View in which an environment is played. */
-function EpisodeView({ session, state }: EpisodeViewProps) {
+function EpisodeView({ session, state, openProblem }: EpisodeViewProps) {
   const place = useRef<HTMLElement>(null);
-  const { envId, environment, isOpening, openProblem, episode, focusRequests } = state;
+  const { envId, environment, isOpening, episode, focusRequests } = state;
   const { setup } = session;
   // The focus before this change is drawn.
   const hadFocus = place.current?.contains(document.activeElement) ?? false;
@@ -85,7 +93,7 @@ function EpisodeView({ session, state }: EpisodeViewProps) {
   const start = setup && html`<${StartBar} key=${envId} setup=${setup} session=${session} />`;
   return html`<section ref=${place} class="stack episode" aria-label="Play" tabindex="-1">
     <div class="intro-row"><header class="stack tight about">
-      <h1 tabindex="-1">${environment?.title ?? envId}</h1>
+      <h1 tabindex="-1">${environment?.title ?? envId ?? (openProblem !== undefined && 'Play')}</h1>
       ${environment && html`<p class="instruction">${environment.instruction}</p>`}
     </header></div>
     <${ProblemNote} problem=${openProblem} />
