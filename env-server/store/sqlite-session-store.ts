@@ -1,13 +1,7 @@
 import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
 import { Journal } from '../persistence/journal/journal.ts';
-import {
-  dropFiles,
-  type JournalDisk,
-  type JournalFile,
-  journalFolder,
-  listJournal,
-} from '../persistence/journal/journal-files.ts';
+import { type JournalDisk, JournalFiles, journalFolder } from '../persistence/journal/journal-files.ts';
 import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
 import { bootId } from '../persistence/lock.ts';
 import type { PersistenceHealth } from '../persistence/persistence-health.ts';
@@ -90,12 +84,11 @@ export class SqliteSessionStore implements SessionStore {
   readonly #now: () => number;
   readonly #rows: SessionRows;
   readonly #thread: DatabaseThread;
+  readonly #files: JournalFiles;
   readonly #folder: string;
   /** Durability of rows that are written while the server runs. */
   readonly #standing: RowDurability;
   readonly #ended = new UnwrittenEnds();
-  /** Files of earlier runs that no checkpoint covers yet. */
-  #inherited: readonly JournalFile[];
   readonly #left = new LeftRecords();
   /** The machine went down since the database was last written. */
   #machineEnded = false;
@@ -113,25 +106,24 @@ export class SqliteSessionStore implements SessionStore {
     if (synced) this.#rows.sync();
     this.#thread = new DatabaseThread({ folder: data, synced });
     this.#folder = journalFolder(data);
+    this.#files = new JournalFiles(this.#folder, synced, disk);
     this.#standing = synced ? 'synced' : durability === 'journal' ? 'journaled' : 'open';
     if (this.#standing !== 'open') {
       this.journal = new Journal(
         {
-          folder: this.#folder,
           synced,
           maxBytes,
           maxWaitingBytes: maxBytes * WAITING_SHARE,
           slowWriteMs: SLOW_WRITE_MS,
         },
-        { health, disk, onPressure },
+        { files: this.#files, health, onPressure },
       );
     }
-    this.#inherited = this.journal?.inherited ?? listJournal(this.#folder);
   }
 
   /** Earlier servers left records that no checkpoint covers. */
   get hasRecords(): boolean {
-    return this.#inherited.length > 0;
+    return this.#files.inherited.length > 0;
   }
 
   history(): StoredHistory {
@@ -145,12 +137,13 @@ export class SqliteSessionStore implements SessionStore {
    * Reads the records of earlier servers, for `take`; others have their turn meanwhile.
    * @param onReply gets the replies of clients' requests that concern no session yet
    */
-  readRecords(onReply: (body: RecordBody<'clientReply'>) => void, signal: AbortSignal): Promise<void> {
+  async readRecords(onReply: (body: RecordBody<'clientReply'>) => void, signal: AbortSignal): Promise<void> {
     const covered = [
       ...this.#rows.ended().map(({ id }) => [id, Number.POSITIVE_INFINITY] as const),
       ...this.#rows.sessions().map(({ id, recorded }) => [id, recorded] as const),
     ];
-    return this.#left.read(this.#folder, this.#inherited, covered, onReply, { log: this.#log, signal });
+    const { inherited } = this.#files;
+    await this.#left.read(this.#folder, inherited, covered, onReply, { log: this.#log, signal });
   }
 
   /** Sessions that earlier servers left, oldest first. */
@@ -218,6 +211,7 @@ export class SqliteSessionStore implements SessionStore {
     const marks = opened.map(id => ['mark', { id, standing: this.#standing }] as const);
     this.concludeNow([...marks, ...rest]);
     this.#ended.written(this.#ended);
+    this.#left.clear();
   }
 
   open(
@@ -301,18 +295,17 @@ export class SqliteSessionStore implements SessionStore {
   }
 
   /** Begins a checkpoint of every session. @returns argument for `conclude` */
-  mark(): number | undefined {
-    return this.journal?.rotate();
+  mark(): number {
+    return this.#files.rotate();
   }
 
   /** Every session that changed before the mark has a checkpoint: the records before it go. */
-  async conclude(mark: number | undefined, rest: readonly RowWrite[]): Promise<void> {
+  async conclude(mark: number, rest: readonly RowWrite[]): Promise<void> {
     const ended = [...this.#ended];
     for await (const _ of this.write([...ended.map(row => ['end', row] as const), ...rest]));
     if (this.#sealed) return;
     this.#ended.written(ended);
-    if (mark !== undefined) this.journal?.release(mark);
-    this.#dropInherited();
+    this.#files.release(mark);
   }
 
   /** From now on the thread writes nothing of sessions; `writeNow` and `concludeNow` do. */
@@ -334,8 +327,7 @@ export class SqliteSessionStore implements SessionStore {
     const waiting = this.journal?.close() ?? 0;
     if (isCovered) {
       try {
-        this.journal?.release(Number.POSITIVE_INFINITY);
-        this.#dropInherited();
+        this.#files.release(Number.POSITIVE_INFINITY);
       } catch (error) {
         this.#log.warn({ err: error }, 'the journal could not be deleted');
       }
@@ -343,13 +335,6 @@ export class SqliteSessionStore implements SessionStore {
     this.#rows.close();
     void this.#thread.close();
     return waiting;
-  }
-
-  #dropInherited(): void {
-    if (this.#inherited.length === 0) return;
-    if (this.journal) this.journal.releaseInherited();
-    else dropFiles(this.#folder, this.#inherited);
-    this.#inherited = [];
   }
 }
 

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { bootId } from '../lock.ts';
 import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
 import { DatabaseThread } from '../thread/database-thread.ts';
+import type { ReplayedRecord } from './records.ts';
 import { TURN_FILE_FORMAT, type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
 /** Folder of the journal in the database's folder. */
@@ -19,6 +20,8 @@ const JOURNAL_FOLDER = 'journal';
 /** File with the {@link JournalState}. */
 export const STATE_FILE = 'state';
 const STATE_BYTES = 24;
+/** Offset of the flag for replies that left for unwritten turns. */
+const UNWRITTEN_AT = 16;
 const NUMBER_DIGITS = 10;
 /** With this name earlier servers, which wrote segments, report a file of turns as damage instead of ignoring it. */
 const NAME = /^(\d{10})-([0-9a-z]{1,32})-\d{1,3}\.journal$/;
@@ -34,6 +37,41 @@ export interface JournalFile {
   /** True for an SQLite database of turns, false for a segment of an earlier server. */
   readonly isTurns: boolean;
   readonly bytes: number;
+}
+
+/** Position of a record. */
+export interface JournalPosition {
+  /** Name of the file. */
+  readonly file: string;
+  /** Number of the turn in it; in a segment of an earlier server, the byte offset. */
+  readonly offset: number;
+}
+
+/** An unreadable part of the journal. */
+export interface JournalFault extends JournalPosition {
+  /**
+   * `cut`: the file has lost its end, although the machine did not go down. `missing`: the file is gone. `corrupt`:
+   * bytes were changed. `unreadable`: the file cannot be read, or its format is unknown. `torn`, in segments of earlier
+   * servers: a record is incomplete, because the process died in the middle of a write; no reply had left for it.
+   */
+  readonly kind: 'torn' | 'cut' | 'missing' | 'corrupt' | 'unreadable';
+  /** Sessions of the records, where all of them can be identified. */
+  readonly sessionIds?: readonly string[];
+  readonly reason?: string;
+}
+
+/** Findings of a replay besides records. */
+export interface ReplayFindings {
+  readonly faults: JournalFault[];
+  /**
+   * Reason why the last records of any session may be missing although no damage shows it; undefined where none can be.
+   */
+  incomplete: string | undefined;
+}
+
+export interface PositionedRecord {
+  readonly record: ReplayedRecord;
+  readonly position: JournalPosition;
 }
 
 /** End of the journal when a process ended. The file is overwritten in place, which needs no room on the disk. */
@@ -97,22 +135,13 @@ export function readState(folder: string): JournalState | undefined {
   try {
     const bytes = readFileSync(join(folder, STATE_FILE));
     if (bytes.length !== STATE_BYTES) return undefined;
-    return { number: bytes.readDoubleLE(0), turns: bytes.readDoubleLE(8), unwrittenReplies: bytes[16] !== 0 };
+    return {
+      number: bytes.readDoubleLE(0),
+      turns: bytes.readDoubleLE(8),
+      unwrittenReplies: bytes[UNWRITTEN_AT] !== 0,
+    };
   } catch {
     return undefined;
-  }
-}
-
-/**
- * Deletes files that a checkpoint covers, oldest first.
- * @throws Error of the system
- */
-export function dropFiles(folder: string, files: readonly JournalFile[]): void {
-  for (const { name } of files) removeFile(join(folder, name));
-  const names = new Set(files.map(({ name }) => name));
-  for (const file of readdirSync(folder)) {
-    const [, marked] = MARK.exec(file) ?? [];
-    if (marked !== undefined && names.has(marked)) remove(join(folder, file));
   }
 }
 
@@ -143,11 +172,13 @@ export class JournalFiles {
   #stateFile: number | undefined;
   /** State left by an earlier process; undefined when a checkpoint covers everything it wrote. */
   #earlier: JournalState | undefined;
+  /** True while turns that were acknowledged could not be written. */
+  #unwritten = false;
   #isOpen = false;
   /** Number of the next file. */
   next: number;
   /** Files of earlier processes. */
-  inherited: readonly JournalFile[];
+  readonly inherited: JournalFile[];
   /** Bytes of the written turns, and of the files of earlier processes. */
   bytes: number;
 
@@ -218,14 +249,16 @@ export class JournalFiles {
     if (file.released || file !== this.#files.at(-1)) return;
     this.#state.writeDoubleLE(file.number, 0);
     this.#state.writeDoubleLE(file.turns, 8);
-    this.#state[16] = this.#earlier?.unwrittenReplies ? 1 : 0;
+    this.#unwritten = false;
+    this.#state[UNWRITTEN_AT] = this.#earlier?.unwrittenReplies ? 1 : 0;
     this.#writeState();
   }
 
   /** Records that replies leave for turns that could not be written. */
   noteUnwritten(): void {
-    if (this.#state[16] === 1) return;
-    this.#state[16] = 1;
+    this.#unwritten = true;
+    if (this.#state[UNWRITTEN_AT] === 1) return;
+    this.#state[UNWRITTEN_AT] = 1;
     this.#writeState();
   }
 
@@ -234,7 +267,7 @@ export class JournalFiles {
     const path = join(this.#folder, STATE_FILE);
     closeSync(openSync(path, 'a', PRIVATE_FILE));
     this.#stateFile = openSync(path, 'r+', PRIVATE_FILE);
-    if (this.#earlier?.unwrittenReplies) this.#state[16] = 1;
+    if (this.#earlier?.unwrittenReplies) this.#state[UNWRITTEN_AT] = 1;
   }
 
   /**
@@ -255,16 +288,27 @@ export class JournalFiles {
   }
 
   /**
-   * Deletes its files before a number.
+   * Begins a new file with the next turns.
+   * @returns argument for `release`, once a checkpoint covers everything recorded until now
+   */
+  rotate(): number {
+    this.leave();
+    return this.next;
+  }
+
+  /**
+   * Deletes the files before a mark of `rotate`, and those of earlier processes.
    * @throws Error of the system where one cannot be deleted; the next call tries again
    */
-  release(number: number): void {
-    const covered = this.#files.filter(file => file.number < number);
-    if (covered.length === 0) return;
-    const newest = this.#files.at(-1)!;
-    if (covered.includes(newest)) {
+  release(mark: number): void {
+    const covered = this.#files.filter(file => file.number < mark);
+    const newest = this.#files.at(-1);
+    const leavesNone = newest ? covered.includes(newest) : this.inherited.length > 0;
+    this.#releaseInherited();
+    if (leavesNone) {
       this.leave();
-      this.#state.fill(0, 0, 16);
+      this.#state.fill(0, 0, UNWRITTEN_AT);
+      this.#openState();
       this.#writeState();
     }
     for (const file of covered) {
@@ -273,27 +317,23 @@ export class JournalFiles {
     }
   }
 
+  #releaseInherited(): void {
+    for (let [file] = this.inherited; file; [file] = this.inherited) {
+      removeFile(join(this.#folder, file.name));
+      for (const name of readdirSync(this.#folder))
+        if (MARK.exec(name)?.[1] === file.name) remove(join(this.#folder, name));
+      this.inherited.shift();
+      this.bytes -= file.bytes;
+    }
+    if (this.#earlier?.unwrittenReplies && !this.#unwritten) this.#state[UNWRITTEN_AT] = 0;
+    this.#earlier = undefined;
+  }
+
   #remove(file: OwnFile): void {
     file.open?.close();
     removeFile(file.path);
     this.#files.splice(this.#files.indexOf(file), 1);
     this.bytes -= file.bytes;
-  }
-
-  /**
-   * Deletes the files of earlier processes.
-   * @throws Error of the system
-   */
-  releaseInherited(): void {
-    this.#earlier = undefined;
-    if (this.#files.length === 0) {
-      this.#state.fill(0);
-      this.#openState();
-      this.#writeState();
-    }
-    dropFiles(this.#folder, this.inherited);
-    this.bytes -= this.inherited.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.inherited = [];
   }
 
   close(): void {

@@ -3,9 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { PersistenceHealth } from '../persistence-health.ts';
-import type { ReplayFindings } from './continuity.ts';
 import { Journal, type JournalSettings } from './journal.ts';
-import { type JournalDisk, listJournal } from './journal-files.ts';
+import { type JournalDisk, JournalFiles, listJournal, type ReplayFindings } from './journal-files.ts';
 import { replayJournal } from './replay.ts';
 import { type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
@@ -75,6 +74,7 @@ export function systemError(code: string): Error {
 
 export interface TestJournal {
   readonly journal: Journal;
+  readonly files: JournalFiles;
   readonly health: PersistenceHealth;
   readonly disk: FaultyDisk;
   /** Number of checkpoints that were requested. */
@@ -85,18 +85,18 @@ export function openJournal(folder: string, given: Partial<JournalSettings> = {}
   const health = new PersistenceHealth();
   const disk = new FaultyDisk();
   const pressure = { count: 0 };
+  const files = new JournalFiles(folder, given.synced ?? false, disk);
   const journal = new Journal(
     {
-      folder,
       synced: false,
       maxBytes: 16 * 1024 * 1024,
       maxWaitingBytes: 1024 * 1024,
       slowWriteMs: Number.POSITIVE_INFINITY,
       ...given,
     },
-    { health, disk, onPressure: () => pressure.count++ },
+    { files, health, onPressure: () => pressure.count++ },
   );
-  return { journal, health, disk, pressure };
+  return { journal, files, health, disk, pressure };
 }
 
 export interface Replayed {

@@ -39,9 +39,11 @@ for (const synced of [false, true]) {
     t.teardown(() => rmSync(folder, { recursive: true }));
     const program = `
     import { Journal } from ${JSON.stringify(new URL('./journal.ts', import.meta.url).href)};
+    import { JournalFiles } from ${JSON.stringify(new URL('./journal-files.ts', import.meta.url).href)};
     import { PersistenceHealth } from ${JSON.stringify(new URL('../persistence-health.ts', import.meta.url).href)};
-    const settings = { folder: ${JSON.stringify(folder)}, synced: ${synced}, maxBytes: 1e9, maxWaitingBytes: 1e9, slowWriteMs: 20 };
-    const journal = new Journal(settings, { health: new PersistenceHealth(), onPressure() {} });
+    const files = new JournalFiles(${JSON.stringify(folder)}, ${synced});
+    const settings = { synced: ${synced}, maxBytes: 1e9, maxWaitingBytes: 1e9, slowWriteMs: 20 };
+    const journal = new Journal(settings, { files, health: new PersistenceHealth(), onPressure() {} });
     let n = 0;
     const turn = () => {
       for (let i = 0; i < 100; i++) journal.append('s', 'sA', ++n, String(3));
@@ -61,22 +63,22 @@ for (const synced of [false, true]) {
 
 t.test('a checkpoint deletes the files that it covers', async t => {
   const folder = t.testdir();
-  const { journal } = openJournal(folder);
+  const { journal, files } = openJournal(folder);
   const text = 'x'.repeat(100);
   for (let n = 1; n <= 60; n++) {
     journal.append('s', 'sA', n, JSON.stringify(text));
     await nextTurn();
-    if (n % 20 === 0) journal.rotate();
+    if (n % 20 === 0) files.rotate();
   }
   t.equal(filesOf(folder).length, 3);
   const before = journal.bytesOnDisk;
-  const mark = journal.rotate();
+  const mark = files.rotate();
   journal.append('s', 'sA', 61, JSON.stringify(text));
   await nextTurn();
-  journal.release(mark);
+  files.release(mark);
   t.equal(filesOf(folder).length, 1);
   t.ok(journal.bytesOnDisk < before / 50, 'what is deleted is not counted');
-  journal.release(journal.rotate());
+  files.release(files.rotate());
   t.equal(journal.bytesOnDisk, 0);
   journal.append('s', 'sA', 62, JSON.stringify(text));
   await nextTurn();
@@ -93,7 +95,7 @@ t.test(
   'near the limit on disk a checkpoint is requested; at it operations are refused, and none is lost',
   async t => {
     const folder = t.testdir();
-    const { journal, pressure } = openJournal(folder, { maxBytes: 10_000 });
+    const { journal, files, pressure } = openJournal(folder, { maxBytes: 10_000 });
     let n = 0;
     const refused = async () => {
       for (;;) {
@@ -110,7 +112,7 @@ t.test(
     t.ok(pressure.count > 0);
     t.ok(journal.bytesOnDisk < 11_000);
     t.equal((await copied(t, folder)).records.length, n);
-    journal.release(journal.rotate());
+    files.release(files.rotate());
     t.doesNotThrow(() => journal.requireRoom());
     t.equal(journal.close(), 0);
   },
@@ -173,7 +175,7 @@ t.test(
     second.journal.append('s', 'sB', 1, '"Left"');
     await nextTurn();
     t.match((await copied(t, folder)).findings, { incomplete: /took no writes/ });
-    second.journal.releaseInherited();
+    second.files.release(second.files.rotate());
     second.journal.append('s', 'sB', 2, '"Left"');
     second.journal.close();
     t.same((await replayed(folder)).findings, { faults: [], incomplete: undefined });

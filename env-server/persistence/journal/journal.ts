@@ -2,7 +2,7 @@ import type { Json } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../faults.ts';
 import { type PersistenceHealth, RetryTimer } from '../persistence-health.ts';
-import { type JournalDisk, type JournalFile, JournalFiles } from './journal-files.ts';
+import type { JournalFiles } from './journal-files.ts';
 import type { Turn } from './turn-file.ts';
 
 /** Share of the permitted bytes on disk at which a checkpoint is requested. */
@@ -20,8 +20,6 @@ const HANGING_MS = 1000;
 type Reply = () => void;
 
 export interface JournalSettings {
-  /** Made where it is missing. */
-  readonly folder: string;
   /** True if records must be on the disk, not only with the kernel, before replies are delivered. */
   readonly synced: boolean;
   /** Most bytes of records on disk; beyond it `requireRoom` rejects operations. */
@@ -33,10 +31,10 @@ export interface JournalSettings {
 }
 
 export interface JournalParts {
+  readonly files: JournalFiles;
   readonly health: PersistenceHealth;
-  /** Requests a checkpoint, which makes room: `rotate`, write every changed session, `release`. */
+  /** Requests a checkpoint, which makes room: `rotate` the files, write every changed session, `release`. */
   readonly onPressure: () => void;
-  readonly disk?: JournalDisk;
 }
 
 /** Turns that a thread writes, with the replies that wait for them. */
@@ -83,17 +81,11 @@ export class Journal {
   /** Replies that wait for the next write. */
   #held: Reply[] = [];
 
-  /** @throws Error of the system where the folder cannot be made or read */
   constructor(settings: JournalSettings, parts: JournalParts) {
     this.#settings = settings;
     this.#parts = parts;
-    this.#files = new JournalFiles(settings.folder, settings.synced, parts.disk);
+    this.#files = parts.files;
     parts.health.journalBytes = () => this.bytesOnDisk;
-  }
-
-  /** Files of earlier processes. */
-  get inherited(): readonly JournalFile[] {
-    return this.#files.inherited;
   }
 
   /** Bytes of its records on disk, including the files of earlier processes. */
@@ -174,31 +166,6 @@ export class Journal {
   }
 
   /**
-   * Begins a new file with the next record.
-   * @returns argument for `release`, once a checkpoint covers everything recorded until now
-   */
-  rotate(): number {
-    this.#files.leave();
-    return this.#files.next;
-  }
-
-  /**
-   * Deletes the files before a mark of `rotate`.
-   * @throws Error of the system where one cannot be deleted; the next call tries again
-   */
-  release(mark: number): void {
-    this.#files.release(mark);
-  }
-
-  /**
-   * Deletes the files of earlier processes, once a checkpoint covers the replay.
-   * @throws Error of the system where they cannot be deleted
-   */
-  releaseInherited(): void {
-    this.#files.releaseInherited();
-  }
-
-  /**
    * Writes everything now, blocking the event loop; a hanging write in the thread is repeated here.
    * @returns bytes that could not be written
    */
@@ -213,7 +180,7 @@ export class Journal {
   }
 
   /**
-   * Writes everything and closes the file; later records are not written. The files stay until `release`, or for the
+   * Writes everything and closes the file; later records are not written. The files stay until they are released, or for the
    * next start.
    * @returns bytes that could not be written
    */

@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { isOfOtherBoot } from '../lock.ts';
-import type { JournalFault, PositionedRecord, ReplayFindings } from './continuity.ts';
-import type { JournalFile } from './journal-files.ts';
+import type { JournalFault, JournalFile, PositionedRecord, ReplayFindings } from './journal-files.ts';
 import { NO_SESSION, type RecordText, recordOf } from './records.ts';
 
 /**

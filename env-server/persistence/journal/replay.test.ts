@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
+import { pino } from 'pino';
 import t from 'tap';
-import { type ReplayFindings, SessionContinuity } from './continuity.ts';
+import { LeftRecords } from '../../store/left-records.ts';
 import { openJournal, replayed } from './journal.test-data.ts';
 import { journalDisk, listJournal } from './journal-files.ts';
 import { replayJournal } from './replay.ts';
@@ -14,18 +15,16 @@ const MS_PER_RECORD = 0.002;
 const FIRST = '0000000001-sqlite-0.journal';
 const SEGMENT = '0000000001-first-0.journal';
 
-/** Records that a replay applies, its findings, and the sessions that it rolls back; sD is one that the database has. */
-async function play(folder: string) {
-  const continuity = new SessionContinuity();
-  continuity.covers('sD', 4);
-  const findings: ReplayFindings = { faults: [], incomplete: undefined };
-  const applied: string[] = [];
-  for await (const { record, position } of replayJournal(folder, listJournal(folder), findings)) {
-    const { sessionId, n } = record;
-    if (continuity.verdict(record, position) === 'apply') applied.push(`${sessionId}${n}`);
-  }
+/** Records that count, the findings, and the sessions that are rolled back; sD is one that the database has. */
+async function play(folder: string, covered: readonly (readonly [string, number])[] = [['sD', 4]]) {
+  const left = new LeftRecords();
+  const { signal } = new AbortController();
+  const log = pino({ level: 'silent' });
+  const findings = await left.read(folder, listJournal(folder), covered, () => undefined, { log, signal });
+  const behind = ['sA', 'sB', 'sC', 'sD'].filter(id => left.isBehind(id));
+  const applied = [...left.ids()].flatMap(id => left.take(id).entries.map(({ n }) => `${id}${n}`)).sort();
   const kinds = findings.faults.map(({ kind, file }) => `${kind} ${file}`);
-  return { applied, findings, kinds, behind: [...continuity.behind(findings)].sort() };
+  return { applied, findings, kinds, behind };
 }
 
 /** Turns of one record each, written by a process that is killed: nothing is moved from the write-ahead log. */
@@ -102,11 +101,11 @@ t.test(
 
 t.test('a file that is gone is damage; one that a checkpoint has deleted is none', async t => {
   const folder = t.testdir();
-  const { journal } = openJournal(folder);
+  const { journal, files } = openJournal(folder);
   for (let n = 1; n <= 5; n++) {
     journal.append('s', 'sA', n, '"Left"');
     await nextTurn();
-    journal.rotate();
+    files.rotate();
   }
   journal.close();
   const names = listJournal(folder).map(({ name }) => name);
@@ -145,7 +144,7 @@ t.test('a damaged turn is named and costs only what follows for its sessions', a
   t.match(action.findings.faults, [{ kind: 'corrupt', file: FIRST, offset: 3, sessionIds: ['sA'] }]);
   t.same(action.behind, ['sA']);
   const last = await damaged(`UPDATE turns SET crc = crc + 1 WHERE turn = 6`);
-  t.same(last.applied, ['sA1', 'sB1', 'sA2', 'sB2', 'sA3', 'sC1']);
+  t.same(last.applied, ['sA1', 'sA2', 'sA3', 'sB1', 'sB2', 'sC1']);
   t.same(last.behind, ['sB'], 'also where nothing of that session follows');
   const all = ['sA', 'sB', 'sD'];
   const nameless = await damaged(`UPDATE turns SET records = 's?B 3 "Left"' || char(10) WHERE turn = 6`);
@@ -157,21 +156,13 @@ t.test('a damaged turn is named and costs only what follows for its sessions', a
 });
 
 t.test('duplicate and covered records count once', async t => {
-  const continuity = new SessionContinuity();
-  continuity.covers('sA', 2);
-  const at = { file: FIRST, offset: 0 };
-  const verdict = (n: number) => continuity.verdict({ kind: 'step', sessionId: 'sA', n, body: 'Left' }, at);
-  t.same([1, 2, 3, 3, 4, 6, 5].map(verdict), [
-    'covered',
-    'covered',
-    'apply',
-    'covered',
-    'apply',
-    'ignored',
-    'ignored',
-  ]);
-  t.same([...continuity.behind({ faults: [], incomplete: undefined })], ['sA']);
-  t.same(continuity.behind({ faults: [], incomplete: 'the machine went down' }).size, 1);
+  const folder = t.testdir();
+  await written(
+    folder,
+    [1, 2, 3, 3, 4, 6, 5].map(n => ['sA', n] as const),
+  );
+  t.match(await play(folder, [['sA', 2]]), { applied: ['sA3', 'sA4'], kinds: [], behind: ['sA'] });
+  t.match(await play(folder, [['sA', 5]]), { applied: ['sA6'], behind: [] });
 });
 
 t.test('replaying a journal does not block other work', async t => {
@@ -241,13 +232,13 @@ t.test('segments of earlier servers are read, and their damage is found', async 
     writeFileSync(join(folder, SEGMENT), bytes);
     return play(folder);
   };
-  t.match(await play1(sound), { applied: ['sA1', 'sB1', 'sA2', 'sB2'], kinds: [], behind: [] });
+  t.match(await play1(sound), { applied: ['sA1', 'sA2', 'sB1', 'sB2'], kinds: [], behind: [] });
   const starts = [1 + HEAD.length];
   for (const { length } of LEGACY) starts.push(starts.at(-1)! + length);
   const flipped = Buffer.from(sound);
   flipped[starts[3] + 20] ^= 1;
   t.match(await play1(flipped), {
-    applied: ['sA1', 'sB1', 'sA2'],
+    applied: ['sA1', 'sA2', 'sB1'],
     findings: { faults: [{ kind: 'corrupt', offset: starts[3], sessionIds: ['sB'] }] },
     behind: ['sB'],
   });
@@ -272,15 +263,15 @@ t.test(
     mkdirSync(folder, { recursive: true });
     writeFileSync(join(folder, SEGMENT), padded(HEAD, ...LEGACY));
     writeFileSync(join(folder, `${SEGMENT}.0of2`), '');
-    const { journal } = openJournal(folder);
-    t.equal(journal.inherited.length, 1);
+    const { journal, files } = openJournal(folder);
+    t.equal(files.inherited.length, 1);
     journal.append('s', 'sA', 3, '"Left"');
     await nextTurn();
     t.same(
       listJournal(folder).map(({ name, isTurns }) => `${name} ${isTurns}`),
       [`${SEGMENT} false`, '0000000002-sqlite-0.journal true'],
     );
-    journal.releaseInherited();
+    files.release(2);
     journal.close();
     t.match(await play(folder), { applied: [], kinds: [] });
     t.same(

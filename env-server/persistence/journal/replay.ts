@@ -2,8 +2,17 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { isDamage, storageFaultOf } from '../faults.ts';
 import { isOfOtherBoot } from '../lock.ts';
-import type { JournalFault, JournalPosition, PositionedRecord, ReplayFindings } from './continuity.ts';
-import { type JournalFile, type JournalState, readState, STATE_FILE, turnFileName } from './journal-files.ts';
+import {
+  type JournalFault,
+  type JournalFile,
+  type JournalPosition,
+  type JournalState,
+  type PositionedRecord,
+  type ReplayFindings,
+  readState,
+  STATE_FILE,
+  turnFileName,
+} from './journal-files.ts';
 import { recordsOfSegment } from './legacy-segments.ts';
 import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
 

@@ -105,12 +105,12 @@ t.test('a write that hangs is reported, and too much that waits for it is refuse
 });
 
 t.test('a checkpoint does not wait for a slow write, and the end writes again what hangs', async t => {
-  const { journal, folder, record, finish, delivered, numbers } = await slowJournal(t);
+  const { journal, files, folder, record, finish, delivered, numbers } = await slowJournal(t);
   await record();
-  const mark = journal.rotate();
+  const mark = files.rotate();
   await record();
   t.same(delivered, [1]);
-  journal.release(mark);
+  files.release(mark);
   await finish();
   t.same(delivered, [1, 2], 'the write that was in progress ends');
   t.same(filesOf(folder), [], 'and its file, which the checkpoint covers, is deleted then');
