@@ -1,3 +1,4 @@
+import { ServerProblem } from './errors.ts';
 import type { OperationInput, Request, Schemas } from './operations.ts';
 import type { EnvServer } from './server.ts';
 
@@ -34,6 +35,11 @@ export interface VectorStep {
 /** Chooses an action, at once or as a promise; promises of several episodes are awaited together. */
 export type Act = (episode: OpenEpisode) => unknown;
 
+export interface VectorRolloutOptions {
+  /** Takes the server's refusal of an episode's first state or step, which ends that episode; throw it to end all. */
+  readonly onProblem?: (problem: ServerProblem, env: number) => void;
+}
+
 /**
  * Plays several episodes of an environment at once, until all have ended. Each turn takes one request. The sessions are
  * closed at the end, also when the loop is left early.
@@ -48,6 +54,7 @@ export async function* rollout(
   server: EnvServer,
   { num_envs: count, seed, ...input }: VectorRolloutInput,
   act: Act,
+  { onProblem }: VectorRolloutOptions = {},
 ): AsyncGenerator<VectorStep, void> {
   const requests = Array.from({ length: count }, (_, env) =>
     server.request('create', { ...input, ...(seed !== undefined && { seed: seed + env }) }),
@@ -58,13 +65,13 @@ export async function* rollout(
     for (const reply of replies) {
       if (!(reply instanceof Error)) opened.push((reply as Schemas['Session']).session_id);
     }
-    let open = replies.map((reply, env): OpenEpisode => {
-      if (reply instanceof Error) throw reply;
+    let open = replies.flatMap((reply, env): OpenEpisode[] => {
+      if (reply instanceof Error) return leftOut(reply, env, onProblem);
       const { session_id, observation } = reply as Schemas['Session'];
-      return { env, session_id, observation, step: 0 };
+      return [{ env, session_id, observation, step: 0 }];
     });
     for (let step = 1; open.length > 0; step++) {
-      const results = await stepAll(server, open, await Promise.all(open.map(act)));
+      const results = await stepAll(server, open, await Promise.all(open.map(act)), onProblem);
       open = results
         .filter(({ terminated, truncated }) => !terminated && !truncated)
         .map(({ env, session_id, observation, step: taken }) => ({
@@ -85,13 +92,22 @@ async function stepAll(
   server: EnvServer,
   open: readonly OpenEpisode[],
   actions: readonly unknown[],
+  onProblem: VectorRolloutOptions['onProblem'],
 ): Promise<EpisodeStep[]> {
   const steps = open.map(({ session_id, step }, i) =>
     server.request('step', { session_id, action: actions[i], expected_step: step + 1 }),
   );
   const replies = await server.batch(steps as Request[]);
-  return replies.map((reply, i) => {
-    if (reply instanceof Error) throw reply;
-    return { ...(reply as Schemas['StepResult']), env: open[i].env, action: actions[i] };
+  return replies.flatMap((reply, i): EpisodeStep[] => {
+    const { env } = open[i];
+    if (reply instanceof Error) return leftOut(reply, env, onProblem);
+    return [{ ...(reply as Schemas['StepResult']), env, action: actions[i] }];
   });
+}
+
+/** No episode. @throws an error that the caller does not take */
+function leftOut(error: Error, env: number, onProblem: VectorRolloutOptions['onProblem']): [] {
+  if (!onProblem || !(error instanceof ServerProblem)) throw error;
+  onProblem(error, env);
+  return [];
 }

@@ -31,6 +31,10 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
   'episode_over',
 ]);
 
+/** Failures of an environment or its session that cost one episode; others are faults of the request. */
+export const costsTheEpisode = (error: unknown): error is ServerProblem =>
+  error instanceof ServerProblem && (error.status >= 500 || LOST_CODES.has(error.code));
+
 /** An episode was played again from its seed and actions, and came out differently. */
 export class ReplayDiverged extends Error {
   constructor(server: string, spec: SessionSpec, step: number) {

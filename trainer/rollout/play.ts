@@ -378,6 +378,7 @@ function episodeView(
     maxActionsPerTurn: tag.maxActionsPerTurn,
     actionNames,
     exampleActions: description.exampleActions,
+    validActions: session.validActions,
     jsonActions,
     compose: prompt.compose,
     reference: (policy, count) => session.reference(policy, count, turnsLeft),

@@ -12,8 +12,9 @@ import pytest
 from gymnasium import spaces
 
 from ragen_env.service.definition import Overrides, derive
+from ragen_env.service.episodes import Call, Episodes, detail_of
 from ragen_env.service.forms import InvalidAction, NoForm, drawing_of, json_of, space_actions, text_of
-from ragen_env.service.worlds import UnusableWorld, World, WorldSource
+from ragen_env.service.worlds import UnusableWorld, World, WorldFault, WorldSource
 
 
 @pytest.mark.parametrize(
@@ -248,3 +249,39 @@ def test_async_methods_run_in_the_loop_of_their_environment() -> None:
     }
     world.close()
     assert world.env.closed and world.env.loop.is_closed()
+
+
+class Shy(Corridor):
+    """Its service is away at every third reset, and always after ``broken`` is set."""
+
+    resets = 0
+    closed = 0
+    broken = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        Shy.resets += 1
+        if Shy.broken or Shy.resets % 3 == 0:
+            raise ConnectionError("the service is away")
+        return super().reset(seed=seed)
+
+    def close(self) -> None:
+        Shy.closed += 1
+
+
+def test_an_environment_that_fails_to_begin_at_times_is_begun_again() -> None:
+    Shy.resets = Shy.closed = 0
+    assert derive(WorldSource(Shy), 10, Overrides()).definition["capabilities"]["seed"] is True
+    assert (Shy.resets, Shy.closed) == (11, 4), "eight episodes; three environments failed, and the last is closed"
+    episodes = Episodes(WorldSource(Shy))
+    for number in range(6):
+        assert episodes.carry_out(Call("reset", f"session {number}", number)).status == 200
+    Shy.resets, Shy.broken = 0, True
+    try:
+        refused = episodes.carry_out(Call("reset", "another", 1))
+        assert refused.status == 422 and "the service is away" in detail_of(refused)
+        assert Shy.resets == 3
+        assert episodes.carry_out(Call("step", "another", "On")).status == 410
+        with pytest.raises(WorldFault, match="the service is away"):
+            derive(WorldSource(Shy), 10, Overrides())
+    finally:
+        Shy.broken = False

@@ -2,20 +2,27 @@ import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
 const MAX_EPISODE_TOKENS = 256;
-/** Most tokens of one turn for a small policy. */
-const MAX_TURN_TOKENS = 768;
+/** Most tokens of one turn: attention takes as long as all else there. Longer observations are cut. */
+const MAX_TURN_TOKENS = 2048;
 /** Margin of a response above the longest one of random play, as a share. */
 const RESPONSE_ROOM = 1.5;
 /** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
 const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
+/** Tokens of a turn above which a note says what they cost, and those of a usual one. */
+const LONG_TURN_TOKENS = 768;
+const USUAL_TURN_TOKENS = 100;
 /** Tokens of a response with a listed action, which is one, and its end. */
 const LISTED_ACTION_TOKENS = 2;
-/** Episodes of an iteration, and of the warm start. */
+/** Episodes of an iteration; half as many, down to the least, while their prompts have more tokens than this. */
 const EPISODES = 128;
-/** Answers and episodes of the warm start. */
+const LEAST_EPISODES = 32;
+const ITERATION_TOKENS = 600_000;
+/** Answers and episodes of the warm start, and the tokens of their prompts, above which there are fewer, down to the least. */
 const DEMONSTRATED_ANSWERS = 2400;
 const DEMONSTRATIONS = [100, 600] as const;
+const LEAST_DEMONSTRATIONS = 16;
+const DEMONSTRATED_TOKENS = 500_000;
 const TARGET_KL = 0.05;
 /** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
 const LEAST_GAMMA = 0.9;
@@ -60,6 +67,8 @@ export interface Choices {
   readonly gamma: Choice<number>;
   readonly steps: Choice<number>;
   readonly groups: Choice<number>;
+  /** Episodes of a validation. */
+  readonly validation: Choice<number>;
   /** Factor of rewards; absent where they have a usual size. */
   readonly rewardScale?: Choice<number>;
   /** Reward of a response that is no action; absent where the default is enough or responses are constrained. */
@@ -95,11 +104,12 @@ const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !==
 /**
  * The settings of a run, each with its reason.
  * @param tokens absent until measured: a context and responses with room for anything
- * @throws Error for observations that are too long for a small policy
+ * @throws Error for observations that are too long for a small policy and that prompts cannot cut
  */
 export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
   const { document, stepLimit } = survey;
   const bytes = !hasVocabulary(survey);
+  const groups = groupsOf(survey, tokens);
   return {
     turns: {
       value: stepLimit,
@@ -118,12 +128,13 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
         }
       : {}),
     ...constraint(survey, tokens),
-    ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey) }),
+    ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey, tokens) }),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
-    steps: { value: bytes ? 60 : 30, reason: `iterations of ${EPISODES} episodes` },
-    groups: { value: EPISODES, reason: `episodes an iteration, each on its own level` },
+    steps: { value: bytes ? 60 : 30, reason: `iterations of ${groups.value} episodes` },
+    groups,
+    validation: validation(2 * groups.value),
     ...rewardScale(survey),
     ...formatPenalty(survey, tokens),
   };
@@ -153,13 +164,34 @@ function gamma(survey: Survey): Choice<number> {
       };
 }
 
+/** Tokens that the prompts of an episode of random play have together. */
+const episodeTokens = (survey: Survey, tokens: TokenLengths | undefined): number =>
+  baselineOf(survey).meanSteps * Math.min(MAX_TURN_TOKENS, tokens?.turn ?? 0);
+
+function groupsOf(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
+  const each = episodeTokens(survey, tokens);
+  let value = EPISODES;
+  while (value > LEAST_EPISODES && value * each > ITERATION_TOKENS) value /= 2;
+  const few = `episodes an iteration: each has about ${Number(each.toPrecision(2))} tokens; more teach more evenly`;
+  return { value, reason: value < EPISODES ? few : 'episodes an iteration, each on its own level' };
+}
+
+/** Episodes of a validation, with half the width of the 95 % interval. */
+function validation(value: number): Choice<number> {
+  return { value, reason: `gives success to within ${Math.round(98 / Math.sqrt(value))} points` };
+}
+
 /** Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. */
-function demonstrations(survey: Survey): Choice<number> {
+function demonstrations(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
-  const value = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
+  const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
+  const affordable = Math.floor(DEMONSTRATED_TOKENS / episodeTokens(survey, tokens));
+  const value = Math.min(wanted, Math.max(LEAST_DEMONSTRATIONS, affordable));
   const answers = Number((value * meanSteps).toPrecision(2));
-  return { value, reason: `about ${answers} answers: enough to write nearly every one well` };
+  const purpose =
+    value < wanted ? 'more take long with prompts of this length' : 'enough to write nearly every one well';
+  return { value, reason: `about ${answers} answers: ${purpose}` };
 }
 
 /** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */
@@ -216,11 +248,12 @@ function lengths(
   { document, stepLimit, observations }: Survey,
   tokens: TokenLengths,
 ): Pick<Choices, 'responseLength' | 'context' | 'window'> {
-  if (tokens.turn > MAX_TURN_TOKENS) {
-    const longest = Math.max(...observations.map(text => text.length));
+  const isCut = tokens.turn > MAX_TURN_TOKENS;
+  if (isCut && document.vocabulary) {
     throw new Error(
-      `an observation of ${document.env_id} has up to ${longest} characters, ${tokens.turn} tokens of a small policy, which can read ${MAX_TURN_TOKENS}. ` +
-        'Shorten what it shows, or train a pretrained model that reads text: docs/how-to/pretrained-models.md',
+      `an observation of ${document.env_id} has up to ${longestOf(observations)} characters, ${tokens.turn} words of its vocabulary; a small policy reads ${MAX_TURN_TOKENS}. ` +
+        'Shorten what it shows, leave `vocabulary` out of its definition, so that prompts show the beginning and the end, ' +
+        'or train a pretrained model that reads text: docs/how-to/pretrained-models.md',
     );
   }
   const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
@@ -236,7 +269,11 @@ function lengths(
       reason: `tokens; the longest action of random play took ${tokens.response}`,
     },
     context: {
-      value: fits ? whole : Math.ceil(TURN_ROOM * tokens.turn) + response,
+      value: isCut
+        ? MAX_TURN_TOKENS + response
+        : fits
+          ? whole
+          : Math.ceil(TURN_ROOM * tokens.turn) + response,
       reason: fits
         ? `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`
         : `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
@@ -245,9 +282,12 @@ function lengths(
   };
 }
 
-/** Notes for the reader before training, each one or two sentences. */
-export function warningsOf(survey: Survey): string[] {
-  const { document, player, stepLimit, episodes } = survey;
+const longestOf = (texts: readonly string[]): number =>
+  texts.reduce((most, text) => Math.max(most, text.length), 0);
+
+/** Notes for the reader before training, each one to three sentences. */
+export function warningsOf(survey: Survey, tokens?: TokenLengths): string[] {
+  const { document, player, stepLimit, episodes, failed } = survey;
   const { success, returns } = baselineOf(survey);
   const found: string[] = [];
   if (player === 'example') {
@@ -255,7 +295,22 @@ export function warningsOf(survey: Survey): string[] {
       `${document.env_id} has no random player: only its example action was played. List \`actions\` in its definition or the valid actions of each state, from which random play and the warm start draw.`,
     );
   }
-  if (episodes.length < SURVEY_EPISODES) {
+  const turn = tokens?.turn ?? 0;
+  if (turn > MAX_TURN_TOKENS) {
+    found.push(
+      `Its observations have up to ${longestOf(survey.observations)} characters, ${turn} tokens. The policy reads ${MAX_TURN_TOKENS} of a turn: the beginning and the end, with "[… characters cut]" between. Show what matters there, or raise policy.context, with which time grows.`,
+    );
+  } else if (turn > LONG_TURN_TOKENS) {
+    found.push(
+      `Its observations have up to ${turn} tokens, which the policy reads in full: a turn takes at least ${Math.round(turn / USUAL_TURN_TOKENS)} times the time of one with ${USUAL_TURN_TOKENS}. Leave out what does not matter.`,
+    );
+  }
+  if (failed.error) {
+    found.push(
+      `${failed.episodes} of ${SURVEY_EPISODES} episodes failed and were left out, as in training. The first: ${failed.error.message}`,
+    );
+  }
+  if (episodes.length + failed.episodes < SURVEY_EPISODES) {
     found.push(`Its steps are slow: only ${episodes.length} of ${SURVEY_EPISODES} episodes ended in time.`);
   }
   if (episodes.every(({ ended }) => !ended) && stepLimit < document.max_episode_steps) {

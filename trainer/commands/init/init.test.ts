@@ -26,6 +26,8 @@ interface Shape {
   /** States list both actions as valid. */
   readonly lists?: boolean;
   readonly fails?: boolean;
+  /** Every such reset fails, counted from 1. */
+  readonly failingReset?: number;
 }
 
 /** An environment that counts steps and pays for the action `yes`. */
@@ -33,6 +35,7 @@ function environment(id: string, shape: Shape = {}): AnyEnvironment {
   const { words = true, observation = 'say', maxEpisodeSteps = 4, wins = 3, random = true, fails } = shape;
   const { actionSpace = { type: 'Discrete', n: 2, names: ['yes', 'no'] } } = shape;
   const named = actionSpace.type === 'Discrete';
+  let resets = 0;
   return {
     spec: {
       id,
@@ -54,7 +57,11 @@ function environment(id: string, shape: Shape = {}): AnyEnvironment {
       ...(named ? { actions: ['yes', 'no'] } : {}),
       ...(words ? { vocabulary: [observation, 'yes', 'no'] } : {}),
     }),
-    reset: (config: JsonObject) => ({ steps: 0, pay: config.pay }),
+    reset(config: JsonObject) {
+      if (++resets % (shape.failingReset ?? Number.POSITIVE_INFINITY) === 0)
+        throw new Error('nobody is home');
+      return { steps: 0, pay: config.pay };
+    },
     step(state: JsonObject, action: Json) {
       if (fails) throw new Error('the dice are lost');
       const steps = (state.steps as number) + 1;
@@ -142,6 +149,75 @@ t.test('episodes that are too long to read as a whole are shown one observation 
   t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
 });
 
+/** A survey of two-step episodes. */
+const listing = (part: object): Survey => {
+  const episodes = [{ steps: 2, success: false, return: 1 }];
+  const known = {
+    document: {},
+    player: 'names',
+    stepLimit: 4,
+    observations: ['say'],
+    episodes,
+    leastReward: 0,
+  };
+  return { ...known, ...part } as unknown as Survey;
+};
+
+t.test(
+  'long observations are read by fewer episodes, and what does not fit is cut, which is said',
+  async t => {
+    const chosen = (turn: number, steps: number) => {
+      const episodes = [{ steps, success: false, return: 1 }];
+      const { groups, validation, warmStart, context } = chooseSettings(listing({ episodes }), {
+        turn,
+        response: 2,
+      });
+      return [groups.value, validation.value, warmStart!.value, context.value];
+    };
+    t.same(chosen(60, 4), [128, 256, 600, 252], 'the whole episode');
+    t.same(chosen(1000, 8), [64, 128, 62, 1253]);
+    t.same(chosen(2000, 20), [32, 64, 16, 2503]);
+    t.same(chosen(9000, 20), [32, 64, 16, 2051]);
+
+    const shape = { words: false, maxEpisodeSteps: 1, wins: 1 };
+    const url = await served(
+      t,
+      environment('Wide-v0', { ...shape, observation: 'x'.repeat(1000) }),
+      environment('Vast-v0', { ...shape, observation: `head ${'x '.repeat(5000)} tail` }),
+    );
+    const wide = await initialized(t, url, 'Wide-v0');
+    t.match(
+      wide.printed,
+      /up to 1004 tokens, which the policy reads in full: a turn takes at least 10 times/,
+    );
+    t.ok(loadRunSettings(wide.out).policy.context > 1005);
+    const vast = await initialized(t, url, 'Vast-v0');
+    for (const said of [vast.printed, vast.text]) {
+      t.match(
+        said,
+        /Note: Its observations have up to 10010 characters, \d+ tokens\. The policy reads 2048 of a turn: /,
+      );
+    }
+    t.match(loadRunSettings(vast.out), { policy: { context: 2051 }, rollout: { env_groups: 128 } });
+    t.match(vast.printed, /iterations of about/, 'and part of an iteration was tried out');
+  },
+);
+
+t.test('an environment that fails at times is trained on, and the failures are said', async t => {
+  const url = await served(
+    t,
+    environment('Shy-v0', { failingReset: 8 }),
+    environment('Off-v0', { failingReset: 1 }),
+  );
+  const { printed } = await initialized(t, url, 'Shy-v0');
+  t.match(
+    printed,
+    /Note: 8 of 64 episodes failed and were left out, as in training\. The first: .*nobody is home/,
+  );
+  const out = join(t.testdir(), 'off.yaml');
+  await t.rejects(init('Off-v0', [], { servers: url, out }), /nobody is home/);
+});
+
 t.test('rewards of an unusual size are scaled to returns near 1', async t => {
   const url = await served(t, environment('Pays-v0'));
   const { out, text } = await initialized(t, url, 'Pays-v0', 'pay=1000000');
@@ -204,12 +280,7 @@ t.test('an existing file is kept without --force', async t => {
 });
 
 t.test('an environment that cannot be trained is refused, and nothing is written', async t => {
-  const url = await served(
-    t,
-    environment('Yes-v0'),
-    environment('Long-v0', { observation: 'x '.repeat(5000), words: false }),
-    environment('Broken-v0', { fails: true }),
-  );
+  const url = await served(t, environment('Yes-v0'), environment('Broken-v0', { fails: true }));
   const folder = t.testdir();
   const refused = (envId: string, message: RegExp, servers = url, settings: string[] = []) =>
     t.rejects(init(envId, settings, { servers, out: join(folder, 'x.yaml') }), { message }, String(message));
@@ -229,9 +300,9 @@ t.test('an environment that cannot be trained is refused, and nothing is written
   await refused('Yes-v0', /--servers takes the address of an environment server, .* got 127/, '127.0.0.1:1');
   await refused('Yes-v0', /unknown key pays, did you mean `pay`/, url, ['pays=2']);
   await refused('Broken-v0', /environment_fault.*the dice are lost/);
-  await refused(
-    'Long-v0',
-    /an observation of Long-v0 has up to 10000 characters, \d+ tokens .*pretrained-models/,
+  t.throws(
+    () => chooseSettings(listing({ document: { vocabulary: [] } }), { turn: 2049, response: 2 }),
+    /has up to 3 characters, 2049 words of its vocabulary; a small policy reads 2048\..*leave `vocabulary` out/,
   );
   t.same(readdirSync(folder), []);
 });
@@ -250,9 +321,9 @@ t.test('doubts are noted in the file and printed at the end', async t => {
     t.match(printed, warning);
     return loadRunSettings(out);
   };
-  const endless = await said('Endless-v0', /No episode ended within 32 steps, .* lower max_episode_steps/);
-  t.equal(endless.tags.Endless.max_turn, 32);
-  t.equal(endless.warm_start!.episodes, 100, 'each shows 32 answers');
+  const endless = await said('Endless-v0', /No episode ended within 64 steps, .* lower max_episode_steps/);
+  t.equal(endless.tags.Endless.max_turn, 64);
+  t.equal(endless.warm_start!.episodes, 100, 'each shows 64 answers');
   const mute = await said('Mute-v0', /Mute-v0 has no random player: .* List `actions` in its definition/);
   t.equal(mute.warm_start, null);
   await said('Flat-v0', /All episodes returned 0: with nothing to compare, nothing is learned/, 'pay=0');
@@ -300,6 +371,7 @@ t.test('ends without a success are pointed out, as only the return can rise then
     document: { env_id: 'Ends-v0', max_episode_steps: 4 },
     player: 'names',
     stepLimit: 4,
+    failed: { episodes: 0 },
     episodes: [-1, -2].map(earned => ({ ...episode, return: earned })),
   } as unknown as Survey;
   t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, and none reports `success`: /);

@@ -38,7 +38,12 @@ interface ConfigSubject {
   readonly tag: string;
   /** Name of the file. */
   readonly file: string;
+  /** Absent until measured. */
+  readonly lengths?: TokenLengths;
 }
+
+const notesOf = ({ survey, lengths }: ConfigSubject): string[] =>
+  warningsOf(survey, lengths).map(warning => `Note: ${oneLine(warning)}`);
 
 const inline = (value: unknown): string => stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trim();
 
@@ -47,12 +52,13 @@ function configText(subject: ConfigSubject, choices: Choices): string {
   const { survey, server, config, tag, file } = subject;
   const { document } = survey;
   const { turns, responseLength, constrained, targetKl, window, tokenizer, warmStart } = choices;
-  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty, gamma } = choices;
+  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty, gamma, validation } =
+    choices;
   const settings = Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`];
   return `${[
     `# Trains a small policy from random weights on ${document.env_id} (${oneLine(document.title)}). Written by \`${TRAINER} init\`.`,
     `# ${baselineSentence(subject)}`,
-    ...warningsOf(survey).map(warning => `# Note: ${warning}`),
+    ...notesOf(subject).map(note => `# ${note}`),
     `#   ${TRAINER} train ${file}`,
     '# Every other setting and its default: the same command with --dry-run.',
     'extends: ragen:base # PPO with a value head, prompts of a few tokens',
@@ -120,7 +126,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
     `  checkpoint_every: ${Math.ceil(steps.value / 6)}`,
     '',
     'validation:',
-    '  episodes: 256 # gives success to within 6 points',
+    `  episodes: ${validation.value} # ${validation.reason}`,
   ].join('\n')}\n`;
 }
 
@@ -150,6 +156,7 @@ const PATIENCE_MS = 3_000;
 /** Demonstrations of the trial, just enough for short answers, and its share of an iteration's episodes. */
 const TRIAL_DEMONSTRATIONS = 32;
 const TRIAL_SHARE = 1 / 4;
+const MINI_BATCH = 32;
 
 /**
  * The command `init`: asks a server about an environment, plays it at random, and writes a config that trains a small
@@ -177,8 +184,9 @@ export async function init(
     progress.note(`playing ${envId} at random on ${options.servers}`);
     const survey = await surveyed(envId, config, options.servers);
     const baseline = baselineOf(survey);
-    const subject = { survey, baseline, server: options.servers, config, tag, file };
-    const lengths = await measured(subject, folder, signal);
+    const unmeasured = { survey, baseline, server: options.servers, config, tag, file };
+    const lengths = await measured(unmeasured, folder, signal);
+    const subject = { ...unmeasured, lengths };
     const choices = chooseSettings(survey, lengths);
     progress.note('trying out part of an iteration');
     const seconds = await tried(configText(subject, choices), choices, folder, signal);
@@ -248,14 +256,17 @@ async function measured(subject: ConfigSubject, folder: string, signal: AbortSig
 /** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */
 async function tried(
   text: string,
-  { groups }: Choices,
+  { groups, warmStart }: Choices,
   folder: string,
   signal: AbortSignal,
 ): Promise<number> {
-  const warm = [`warm_start.episodes=${TRIAL_DEMONSTRATIONS}`, 'warm_start.epochs=1'];
+  const episodes = TRIAL_SHARE * groups.value;
   const settings = settingsOf(text, folder, [
-    ...(/^warm_start:/m.test(text) ? warm : []),
-    `rollout.env_groups=${TRIAL_SHARE * groups.value}`,
+    ...(warmStart
+      ? [`warm_start.episodes=${Math.min(TRIAL_DEMONSTRATIONS, warmStart.value)}`, 'warm_start.epochs=1']
+      : []),
+    `rollout.env_groups=${episodes}`,
+    `algorithm.mini_batch_size=${Math.min(MINI_BATCH, episodes)}`,
     'training.steps=1',
     'training.validate_first=false',
     'training.validate_every=0',
@@ -289,7 +300,7 @@ function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds
   return [
     `${env_id}: ${title}; ${turns.value} turns, ${rewards(reward_range)}`,
     baselineSentence(subject),
-    ...warningsOf(survey).map(warning => `Note: ${warning}`),
+    ...notesOf(subject),
     '',
     `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total} after the warm start.`,
     baseline.success > 0

@@ -6,13 +6,14 @@ import type { Schemas } from '../../client/operations.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
 import { writtenAction } from '../../rollout/described-tag.ts';
+import { costsTheEpisode } from '../../rollout/environment-session.ts';
 import { observationText } from '../../rollout/session-requests.ts';
 
 /** Episodes of a survey, and the seed of the first. */
 export const SURVEY_EPISODES = 64;
 const FIRST_SEED = 2_000_000;
 /** Steps after which a survey leaves an episode, and milliseconds after which it leaves all open ones. */
-const MAX_SURVEY_STEPS = 32;
+const MAX_SURVEY_STEPS = 64;
 const MAX_SURVEY_MS = 120_000;
 /** Environments that an error lists. */
 const MAX_NAMED = 8;
@@ -21,7 +22,7 @@ const RANDOM = 'random';
 type EnvironmentDocument = Schemas['Environment'];
 
 /**
- * The source of random actions: the named actions, the example actions, the valid actions that states list, the
+ * The source of random actions: the valid actions that states list, else the named actions, the example actions, the
  * reference `random`, or the only example action.
  */
 type Player = 'names' | 'examples' | 'valid' | 'reference' | 'example';
@@ -40,8 +41,8 @@ export interface Survey {
   readonly observations: readonly string[];
   /** Actions as a policy writes them, each once. */
   readonly actions: readonly string[];
-  /** Mean time of one step of all open episodes, in milliseconds. */
-  readonly stepMs: number;
+  /** Episodes that failed, and the first failure. */
+  readonly failed: { readonly episodes: number; readonly error?: ServerProblem };
 }
 
 interface SurveyedEpisode {
@@ -85,7 +86,7 @@ async function environmentIds(server: EnvServer): Promise<string[]> {
 
 /**
  * Plays an environment at random and measures what it shows.
- * @throws Error where no episode ends in time; ServerProblem where the environment fails
+ * @throws Error where no episode ends in time; ServerProblem where more than half of the episodes fail
  */
 export async function surveyEnvironment(
   server: EnvServer,
@@ -116,7 +117,13 @@ export async function surveyEnvironment(
     actions.add(written(action, document));
     return action;
   };
-  for await (const { step, results } of rollout(server, input, watched)) {
+  const failed: { episodes: number; error?: ServerProblem } = { episodes: 0 };
+  const onProblem = (problem: ServerProblem): void => {
+    failed.error ??= problem;
+    failed.episodes++;
+    if (!costsTheEpisode(problem) || 2 * failed.episodes > SURVEY_EPISODES) throw failed.error;
+  };
+  for await (const { step, results } of rollout(server, input, watched, { onProblem })) {
     stepsTaken = step;
     for (const { env, observation, reward, terminated, truncated, info } of results) {
       observations.add(observationText(observation));
@@ -148,7 +155,7 @@ export async function surveyEnvironment(
     leastReward,
     observations: [...observations],
     actions: [...new Set([...actions, ...valid])],
-    stepMs: (performance.now() - began) / stepsTaken,
+    failed,
   };
 }
 
@@ -171,24 +178,22 @@ function actor(
   { actions, action_space, example_actions, example_action }: EnvironmentDocument,
   player: Player,
   valid: Set<string>,
-): (episode: OpenEpisode) => Promise<Json> | Json {
-  if (player === 'example') return () => example_action as Json;
+): (episode: OpenEpisode) => Promise<Json> {
   const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
-  if (player === 'reference') {
-    let asks = spaceType(action_space) === 'Text';
-    return async ({ env, session_id }) => {
-      const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;
-      asks = listed !== null; // An environment that cannot list them is asked once.
-      if (listed?.length) {
-        for (const action of listed) valid.add(action);
-        return generators[env].choice(listed);
-      }
-      const plan = await server.batched('reference', { session_id, policy: RANDOM, count: 1 });
-      return (plan.actions[0] ?? example_action) as Json;
-    };
-  }
   const choices = (player === 'names' ? actions : example_actions) as readonly Json[];
-  return ({ env }) => generators[env].choice(choices);
+  let asks = ['Text', 'Discrete'].includes(spaceType(action_space));
+  return async ({ env, session_id }) => {
+    const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;
+    asks = listed !== null; // An environment that cannot list them is asked once.
+    if (listed?.length) {
+      for (const action of listed) valid.add(action);
+      return generators[env].choice(listed);
+    }
+    if (player === 'example') return example_action as Json;
+    if (player !== 'reference') return generators[env].choice(choices);
+    const plan = await server.batched('reference', { session_id, policy: RANDOM, count: 1 });
+    return (plan.actions[0] ?? example_action) as Json;
+  };
 }
 
 /** An action as a policy writes it. */

@@ -134,10 +134,11 @@ async function prepared(settings: RunSettings, signal: AbortSignal): Promise<Pre
 
 const promptLine =
   ({ rollout }: RunSettings) =>
-  ({ tag, length, context, response }: FirstPrompt) => {
+  ({ tag, length, isCut, context, response }: FirstPrompt) => {
     const wanted = rollout.response_length;
     const room = response < wanted ? `${response} of the ${wanted}` : response;
-    return `first prompt of ${tag}: ${length} of ${context} tokens, with room for ${room} of a response`;
+    const taken = isCut ? `${length} tokens, cut to ${context}` : `${length} of ${context} tokens`;
+    return `first prompt of ${tag}: ${taken}, with room for ${room} of a response`;
   };
 
 export interface TrainOptions {

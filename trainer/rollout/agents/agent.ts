@@ -47,6 +47,8 @@ export interface EpisodeView {
   readonly actionNames?: ActionNames;
   /** Examples of actions of other spaces, as text. */
   readonly exampleActions?: readonly string[];
+  /** Actions that are legal now, as text; absent unless responses are held to them. */
+  readonly validActions?: readonly string[];
   /** Actions are JSON, which answers write as text. */
   readonly jsonActions?: boolean;
   /** A well-formed response with these actions, without the prime. */

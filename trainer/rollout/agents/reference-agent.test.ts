@@ -83,6 +83,9 @@ t.test(
     const texts = { actionNames: undefined, exampleActions: ['1', '2'], reference };
     const said = (await answers({ policy: 'random' }, texts)).flat();
     t.same(new Set(said), new Set(['1', '2']));
+    const valid = await answers({ policy: 'random' }, { validActions: ['Up', 'Left'], reference });
+    t.ok(valid.every(actions => actions.length === 1));
+    t.same(new Set(valid.flat()), new Set(['Up', 'Left']), 'those that are valid now come first');
     const json = { actionNames: undefined, jsonActions: true, reference: async () => [{ say: 1 }] };
     t.same(new Set((await answers({ policy: 'optimal' }, json)).flat()), new Set(['{"say":1}']));
   },

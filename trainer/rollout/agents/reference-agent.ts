@@ -44,9 +44,14 @@ export function referenceAgent(settings: ReferenceAgentSettings): Agent {
   };
 }
 
-/** Uniform over the names of a discrete space or the examples of another; without both, the environment is asked. */
+/**
+ * One of the valid actions if they are known. Else uniform over the names of a discrete space or the examples of another; without
+ * both, the environment is asked.
+ */
 async function randomActions(episode: EpisodeView, count: number, rng: Random): Promise<readonly string[]> {
-  const names = episode.actionNames?.names ?? episode.exampleActions;
+  const { validActions = [], actionNames, exampleActions } = episode;
+  if (validActions.length > 0) return [rng.choice(validActions)];
+  const names = actionNames?.names ?? exampleActions;
   if (names) return Array.from({ length: count }, () => rng.choice(names));
   const planned = await episode.reference(RANDOM, count);
   return planned.map(action => nameOf(action, episode));

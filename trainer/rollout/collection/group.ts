@@ -1,10 +1,10 @@
-import { ReplyTimeout, ServerProblem, ServerUnavailable } from '../../client/errors.ts';
+import { ReplyTimeout, ServerUnavailable } from '../../client/errors.ts';
 import type { ServerPool } from '../../client/servers.ts';
 import { type BranchParts, playTrees } from '../branching/play-tree.ts';
 import type { KeptPrefix } from '../branching/prefix.ts';
 import type { TreePlan, VinePlan } from '../branching/tree-plan.ts';
 import { EpisodeTooLong } from '../context.ts';
-import { EnvironmentSession, LOST_CODES, ReplayDiverged } from '../environment-session.ts';
+import { costsTheEpisode, EnvironmentSession, ReplayDiverged } from '../environment-session.ts';
 import { type Episode, type RewardSums, sumRewards } from '../episode.ts';
 import { type Player, ProgramFault } from '../episode-agent.ts';
 import { Play, type PlayContext, playEpisode } from '../play.ts';
@@ -319,8 +319,8 @@ async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Pr
 
 /** Failures that end only their group; anything else is a fault of ragen or of the configuration. */
 function costsTheGroup(error: unknown): error is Error {
-  if (error instanceof ServerProblem) return error.status >= 500 || LOST_CODES.has(error.code);
   return (
+    costsTheEpisode(error) ||
     error instanceof ReplyTimeout ||
     error instanceof ServerUnavailable ||
     error instanceof ReplayDiverged ||

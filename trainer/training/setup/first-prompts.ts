@@ -8,11 +8,16 @@ import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { nextView } from '../../rollout/play.ts';
 import { openRunContext, type RunContext } from './run-context.ts';
 
+/** Shortest context, in tokens, in which prompts show part of a first observation that is too long; a shorter one is a mistake. */
+const LEAST_CUT_CONTEXT = 1024;
+
 /** Part of the context that the first prompt of a tag takes. */
 export interface FirstPrompt {
   readonly tag: string;
-  /** Length of the prompt, in tokens. */
+  /** Length of the prompt with the whole observation, in tokens. */
   readonly length: number;
+  /** The observation does not fit: the prompt shows its beginning and its end. */
+  readonly isCut: boolean;
   /** Longest sequence that the policy takes, in tokens. */
   readonly context: number;
   /** Tokens left for the response: `rollout.response_length`, or less. */
@@ -72,16 +77,19 @@ function firstPrompt(
   const prompt = collector.prompt(name);
   if (!prompt.tokens) return undefined;
   const { maxSequenceLength: context } = collector.context;
-  const episode = new EpisodeContext(
-    prompt,
-    prompt.tokens,
-    { ...collector.context, maxSequenceLength: Number.POSITIVE_INFINITY },
-    () => 0,
-    () => {},
-  );
-  const { length } = episode.begin(nextView(state, maxActionsPerTrajectory, [])).append;
-  if (length >= context) throw new PromptTooLong(length, collector.context, 1);
-  return { tag: name, length, context, response: Math.min(prompt.task.responseLength, context - length) };
+  const { tokens } = prompt;
+  const begun = (maxSequenceLength: number) =>
+    new EpisodeContext(
+      prompt,
+      tokens,
+      { ...collector.context, maxSequenceLength },
+      () => 0,
+      () => {},
+    ).begin(nextView(state, maxActionsPerTrajectory, []));
+  const { length } = begun(Number.POSITIVE_INFINITY).append;
+  const isCut = length >= context;
+  if (isCut && context < LEAST_CUT_CONTEXT) throw new PromptTooLong(length, collector.context, 1);
+  return { tag: name, length, isCut, context, response: begun(context).maxNewTokens };
 }
 
 /** Contexts are multiples of this many tokens. */

@@ -28,7 +28,7 @@ import { StreamedSource } from '../sources/streamed-source.ts';
 import { runSupervision } from '../supervised/supervision.ts';
 import { removeWarmStart, type WarmStartProgress } from '../supervised/warm-start-progress.ts';
 import { levelHash, playValidation, validationPlan, validationSets } from '../validation.ts';
-import { firstPrompts } from './first-prompts.ts';
+import { type FirstPrompt, firstPrompts } from './first-prompts.ts';
 import { openPrograms } from './open-gateway.ts';
 import { openGeneration } from './open-generation.ts';
 import { openPolicy, openReference, type ReferencePolicy, withCritic } from './open-policy.ts';
@@ -105,12 +105,21 @@ async function unlessStopped<T>(stop: AbortSignal, work: Promise<T>): Promise<T 
 }
 
 /** @throws Error naming the tags with first prompts that do not fit the context */
-function checkFirstPrompts({ settings, progress, stop }: RunStart, context: RunContext) {
-  return firstPrompts(context, {
+async function checkFirstPrompts(
+  { settings, progress, stop }: RunStart,
+  context: RunContext,
+): Promise<FirstPrompt[]> {
+  const prompts = await firstPrompts(context, {
     seed: levelSeeds(settings).training,
     onFault: (tag, error) => progress.warn(`first prompt of ${tag}: ${error.message}`),
     signal: stop,
   });
+  for (const { tag, length, context: held } of prompts.filter(({ isCut }) => isCut)) {
+    progress.note(
+      `first prompt of ${tag}: ${length} tokens, of which the context of ${held} shows the beginning and the end`,
+    );
+  }
+  return prompts;
 }
 
 /** @throws DamagedCheckpoint where the checkpoint's model cannot be read */

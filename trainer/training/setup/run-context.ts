@@ -21,7 +21,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
-import { EnvironmentSession } from '../../rollout/environment-session.ts';
+import { costsTheEpisode, EnvironmentSession } from '../../rollout/environment-session.ts';
 import type { Player } from '../../rollout/episode-agent.ts';
 import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
@@ -310,8 +310,8 @@ export function policyAgent(
 }
 
 /**
- * Tags with constrained responses: where actions have no fixed names and an environment lists the valid ones of a state, those are
- * what a response may hold. Opens a session of each other tag to find out.
+ * Tags with constrained responses: where an environment lists the valid actions of a state, a response holds one of those, unless
+ * a turn may have several named ones. Opens a session of each such tag to find out.
  */
 function withStateActions(
   servers: ServerPool,
@@ -321,19 +321,28 @@ function withStateActions(
   return Promise.all(
     tags.map(async described => {
       const { tag, seedable, actionNames } = described;
-      if (actionNames) return described;
+      if (actionNames && tag.maxActionsPerTurn > 1) return described;
       const spec = {
         environmentId: tag.environmentId,
         tag: tag.name,
         config: tag.config,
         options: tag.options,
-        seed: seedable ? seed : undefined,
         groupName: `${tag.name}/actions`,
         validActions: true,
       };
-      const [session] = await EnvironmentSession.openGroup(servers, spec, 1);
-      await session.close();
-      return session.validActions ? { ...described, constrained: true } : described;
+      for (let attempt = 1; ; attempt++) {
+        try {
+          const seeded = { ...spec, seed: seedable ? seed + attempt - 1 : undefined };
+          const [session] = await EnvironmentSession.openGroup(servers, seeded, 1);
+          await session.close();
+          return session.validActions ? { ...described, constrained: true } : described;
+        } catch (error) {
+          if (!costsTheEpisode(error) || attempt === OPENING_ATTEMPTS) throw error;
+        }
+      }
     }),
   );
 }
+
+/** Episodes that may fail at their start before an environment counts as broken. */
+const OPENING_ATTEMPTS = 5;

@@ -3,6 +3,7 @@ import { Type } from 'typebox';
 import type { AnyEnvironment, Environment } from '../../../env-server/environments/core/environment.ts';
 import type { Json } from '../../../shared/json.ts';
 import { scoreEpisodes } from '../../data/scoring.ts';
+import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { serve } from '../../rollout/server.test-data.ts';
@@ -160,3 +161,63 @@ t.test('an environment that lists no actions anywhere is refused by name', { tim
     /responses under Ladder have no grammar; it needs states that list their valid actions/,
   );
 });
+
+/** A ladder with named actions, of which each rung lists some. */
+const NAMED = {
+  ...LADDER,
+  spec: { ...LADDER.spec, actionSpace: { type: 'Discrete', n: 3, names: ['up', 'up up', 'rest'] } },
+  describe: () => ({ instruction: 'Climb.', actions: ['up', 'up up', 'rest'] }),
+  step: ({ rung }: { rung: number }, action: Json) => ({
+    state: { rung: rung + 1 },
+    reward: 0,
+    terminated: rung === 3,
+    info: { action_is_valid: (action === 2) === rung % 2 > 0, action_is_effective: true },
+  }),
+  validActions: ({ rung }: { rung: number }) => (rung % 2 > 0 ? ['rest'] : ['up', 'up up']),
+} as unknown as AnyEnvironment;
+
+t.test('named actions are held to those of their state, too, and random play draws from them', async t => {
+  const [{ name: url }] = (await serve(t, {}, [NAMED])).servers;
+  const one = { env_id: 'Ladder-v0', max_turn: 4, max_actions_per_turn: 1, max_actions_per_traj: 4 };
+  const settings = tinySettings(url, t.testdir(), 'named', { ...ladderWith({}), tags: { Ladder: one } });
+  const context = await openRunContext(settings, undefined, () => {}, never);
+  t.teardown(() => context.close());
+  const policy = await openPolicy(settings, context, undefined);
+  t.teardown(() => policy.close());
+  const sampling = { temperature: 1, topK: 0, topP: 1 };
+  for (const agent of [sampledAgent(context, policy), referenceAgent({ policy: 'random' })]) {
+    const plans = planGroups({ tags: [{ tag: 'Ladder', groups: 8 }], groupSize: 1, firstSeed: 1 });
+    const { episodes } = await context.collector.collect(plans, { agent, sampling, samplingSeed: 3 });
+    const turns = episodes.flatMap(episode => episode.turns);
+    t.equal(turns.length, 32);
+    for (const { info, penalty } of turns) t.same([info.action_is_valid, penalty], [true, 0]);
+  }
+});
+
+t.test(
+  'an environment with a reset that fails at times can be trained; one that always fails is refused',
+  async t => {
+    let resets = 0;
+    const failing = (times: number) =>
+      ({
+        ...LADDER,
+        reset: () => {
+          if (++resets <= times) throw new Error('the ladder is away');
+          return { rung: 0 };
+        },
+      }) as unknown as AnyEnvironment;
+    for (const times of [2, Number.POSITIVE_INFINITY]) {
+      resets = 0;
+      const [{ name: url }] = (await serve(t, {}, [failing(times)])).servers;
+      const opening = openRunContext(
+        tinySettings(url, t.testdir(), 'failing', ladderWith({})),
+        undefined,
+        () => {},
+        never,
+      );
+      if (times > 2) await t.rejects(opening, /the ladder is away/);
+      else await (await opening).close();
+      t.equal(resets, times > 2 ? 5 : 3);
+    }
+  },
+);

@@ -13,7 +13,7 @@ from typing import Any
 
 from .episodes import MAX_REPLY_BYTES
 from .forms import Json
-from .worlds import UnusableWorld, World, WorldSource
+from .worlds import UnusableWorld, WorldSource, begun
 
 _SEEDS = range(4)
 _TRIAL_STEPS = 32
@@ -53,11 +53,12 @@ def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Deriv
 
     Raises UnusableWorld, WorldFault.
     """
-    world = source.make()
+    trial = _Trial(source)
     try:
-        trial = _Trial(world, overrides.seed)
+        trial.play_all(overrides.seed)
     finally:
-        world.close()
+        trial.world.close()
+    world = trial.world
     title = overrides.title or world.name
     documentation = _documentation(source, world)
     given = getattr(world.base, "instruction", None)
@@ -123,12 +124,17 @@ def _fitting(examples: Sequence[Json]) -> list[Json]:
 class _Trial:
     """A few episodes of random actions, each seed twice: what an environment shows, and whether it keeps to its seed."""
 
-    def __init__(self, world: World, seed: bool | None):
+    def __init__(self, source: WorldSource):
+        self._source = source
+        self.world = source.make()
         self.longest = 0
         self.lists_valid = False
+        self.seeded = False
         self.notes: list[str] = []
-        self._world = world
         self._deadline = time.monotonic() + _TRIAL_S
+
+    def play_all(self, seed: bool | None) -> None:
+        world = self.world
         self.seeded = world.takes_seed if seed is None else seed
         if seed and not world.takes_seed:
             raise UnusableWorld(f"{world.name}.reset takes no seed")
@@ -146,13 +152,13 @@ class _Trial:
 
     def _play(self, seed: int) -> list[str]:
         draw = random.Random(seed)
-        reply = self._world.reset(seed)
+        self.world, reply = begun(self._source, self.world, seed)
         seen = [self._read(reply)]
         for _ in range(_TRIAL_STEPS):
             if time.monotonic() > self._deadline:
                 break
-            choices = reply.get("valid_actions") or self._world.actions.examples
-            reply = self._world.step(draw.choice(list(choices)))
+            choices = reply.get("valid_actions") or self.world.actions.examples
+            reply = self.world.step(draw.choice(list(choices)))
             seen.append(self._read(reply))
             if reply["terminated"] or reply["truncated"]:
                 break
@@ -166,7 +172,7 @@ class _Trial:
         size = len(json.dumps(reply))
         if size > MAX_REPLY_BYTES:
             raise UnusableWorld(
-                f"an observation of {self._world.name} takes {size:,} bytes as text and JSON, {MAX_REPLY_BYTES:,} are the "
+                f"an observation of {self.world.name} takes {size:,} bytes as text and JSON, {MAX_REPLY_BYTES:,} are the "
                 "limit: wrap the environment in one that describes it in words, or make it with render_mode=ansi"
             )
         return json.dumps([observation, reply.get("reward"), reply.get("terminated")])

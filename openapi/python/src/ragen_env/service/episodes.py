@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .worlds import UnusableWorld, World, WorldFault, WorldSource
+from .worlds import UnusableWorld, World, WorldFault, WorldSource, begun, close
 
 #: Bytes of a reply that the environment server is sure to take.
 MAX_REPLY_BYTES = 250_000
@@ -66,9 +65,9 @@ class Episodes:
             self._free(call.session_id)
             return Reply(200, b"{}", over=True)
         if call.op == "reset":
-            if call.session_id not in self._playing:
-                self._playing[call.session_id] = self._idle.pop() if self._idle else self._source.make()
-            reply = self._playing[call.session_id].reset(call.value)
+            world = self._playing.pop(call.session_id, None)
+            world = world or (self._idle.pop() if self._idle else self._source.make())
+            self._playing[call.session_id], reply = begun(self._source, world, call.value)
         elif call.session_id in self._playing:
             reply = self._playing[call.session_id].step(call.value)
         else:
@@ -92,20 +91,15 @@ class Episodes:
         if len(self._idle) < _MAX_IDLE:
             self._idle.append(world)
         else:
-            _close(world)
+            close(world)
 
     def _give_up(self, session_id: str) -> None:
         world = self._playing.pop(session_id, None)
         if world is not None:
-            _close(world)
+            close(world)
 
     def close(self) -> None:
         for world in [*self._playing.values(), *self._idle]:
-            _close(world)
+            close(world)
         self._playing.clear()
         self._idle.clear()
-
-
-def _close(world: World) -> None:
-    with contextlib.suppress(WorldFault):
-        world.close()

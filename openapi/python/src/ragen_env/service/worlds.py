@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import re
@@ -34,6 +35,8 @@ _FLAGS = ("success", "action_is_valid", "action_is_effective")
 #: Keys of ``info`` and methods under which environments list their legal actions.
 _VALID_KEYS = ("valid_actions", "action_mask")
 _MAX_STEPS = 100
+#: Environments that may fail to begin an episode before the next one is not tried.
+_BEGINNINGS = 3
 
 
 class UnusableWorld(Exception):
@@ -69,6 +72,29 @@ class WorldSource:
         with faults_of(f"{self.name}(…)"):
             env = make(**self.kwargs)
         return World(env, self)
+
+
+def begun(source: WorldSource, world: World, seed: int | None) -> tuple[World, dict[str, Json]]:
+    """An environment that has begun an episode, and its reply. One that fails to reset is closed, and a new one tried.
+
+    Raises WorldFault where that fails too; none of them is open then.
+    """
+    for attempt in range(1, _BEGINNINGS + 1):
+        try:
+            return world, world.reset(seed)
+        except BaseException as error:
+            close(world)
+            if attempt == _BEGINNINGS or not isinstance(error, WorldFault):
+                raise
+            print(f"attempt {attempt} of {_BEGINNINGS} to begin an episode failed: {error}", file=sys.stderr)
+            world = source.make()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def close(world: World) -> None:
+    """Closes an environment, though it may fail."""
+    with contextlib.suppress(WorldFault):
+        world.close()
 
 
 def _found(target: str) -> Make:
