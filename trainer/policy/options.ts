@@ -79,7 +79,9 @@ export interface LocalPolicyOptions {
 }
 
 /** Sequences that keep their cache at once, over all workers. */
-export function openSequences({ maxOpenSequences = DEFAULT_OPEN_SEQUENCES }: LocalPolicyOptions): number {
+export function openSequences({
+  maxOpenSequences = DEFAULT_OPEN_SEQUENCES,
+}: Pick<LocalPolicyOptions, 'maxOpenSequences'>): number {
   return maxOpenSequences;
 }
 

@@ -194,7 +194,7 @@ const repliesOf = (server: TinkerServer): Replies => ({
       const leave = session.samples.take();
       const { signal } = session.ended;
       const weights = sampler.weights();
-      const work = weights.then(adapter => server.samplers.sample(adapter, task, signal));
+      const work = weights.then(adapter => server.samplers.sample(session, adapter, task, signal));
       return work.then(encodeSampleResponse).finally(leave);
     };
     // Numbers of samplers that were copied between processes are too large for JSON to keep exact.

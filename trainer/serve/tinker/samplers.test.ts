@@ -1,7 +1,8 @@
 import t from 'tap';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
-import { type AdapterWeights, SamplerPool, type SampleTask } from './samplers.ts';
+import { type AdapterWeights, SamplerPool, type SampleTask, type SamplingClient } from './samplers.ts';
 
 const LORA: LoraConfig = { rank: 1, alpha: 1, rankStabilized: false, dora: false, modules: ['q_proj'] };
 const task: SampleTask = {
@@ -15,8 +16,11 @@ const task: SampleTask = {
 const adapter = (key: string): AdapterWeights => ({ key, lora: LORA, read: async () => new Float32Array() });
 const never = new AbortController().signal;
 
-/** A pool of one policy with samples that the test ends. */
-function poolOfOne() {
+const client = (owner: string, limits = { turns: new SerialQueue() }): SamplingClient => ({ owner, limits });
+const one = client('one');
+
+/** A pool of policies with samples that the test ends. */
+function poolOf(maxPolicies: number, maxSequences = 9) {
   const running: (() => void)[] = [];
   const policy = {
     takeWeights: async () => {},
@@ -28,7 +32,7 @@ function poolOfOne() {
         running.push(() => resolve(done));
       }),
   } as unknown as LocalPolicy;
-  return { pool: new SamplerPool(policy, async () => policy, 1), running };
+  return { pool: new SamplerPool(policy, async () => policy, { maxPolicies, maxSequences }), running };
 }
 
 const turns = async () => {
@@ -36,11 +40,11 @@ const turns = async () => {
 };
 
 t.test('requests of one adapter run together, and those of others in the order that they came', async t => {
-  const { pool, running } = poolOfOne();
-  const samples = [pool.sample(adapter('a'), task, never), pool.sample(adapter('a'), task, never)];
+  const { pool, running } = poolOf(1);
+  const samples = [1, 2].map(() => pool.sample(one, adapter('a'), task, never));
   await turns();
   t.equal(running.length, 2, 'both requests of the loaded adapter run');
-  for (const key of ['b', 'a']) samples.push(pool.sample(adapter(key), task, never));
+  for (const key of ['b', 'a']) samples.push(pool.sample(one, adapter(key), task, never));
   await turns();
   t.equal(running.length, 2, 'the others wait for the policy');
   for (const end of running.splice(0)) end();
@@ -56,13 +60,13 @@ t.test('requests of one adapter run together, and those of others in the order t
 t.test(
   'a request that is aborted while it waits ends at once, and those behind it get their turn',
   async t => {
-    const { pool, running } = poolOfOne();
-    const first = pool.sample(adapter('a'), task, never);
+    const { pool, running } = poolOf(1);
+    const first = pool.sample(one, adapter('a'), task, never);
     await turns();
     const gone = [new AbortController(), new AbortController()];
-    const waits = gone.map(({ signal }, i) => pool.sample(adapter(`gone ${i}`), task, signal));
+    const waits = gone.map(({ signal }, i) => pool.sample(one, adapter(`gone ${i}`), task, signal));
     const ends = Promise.all(waits.map(wait => wait.catch((error: Error) => error.message)));
-    const last = pool.sample(adapter('b'), task, never);
+    const last = pool.sample(one, adapter('b'), task, never);
     await turns();
     for (const controller of gone) controller.abort(new Error('the session has ended'));
     t.same(await Promise.race([ends, turns().then(() => 'they wait')]), [
@@ -76,7 +80,66 @@ t.test(
     t.equal(running.length, 1, 'the last has the policy');
     running[0]();
     await last;
-    await t.rejects(pool.sample(adapter('c'), task, gone[0].signal), { message: 'the session has ended' });
+    await t.rejects(pool.sample(one, adapter('c'), task, gone[0].signal), {
+      message: 'the session has ended',
+    });
     await pool.close();
   },
 );
+
+t.test('keys take turns for the sequences of a policy, and so do the clients of a key', async t => {
+  const { pool, running } = poolOf(1, 2);
+  const ended: string[] = [];
+  const samples = (name: string, from: SamplingClient, count: number) =>
+    pool.sample(from, null, { ...task, samples: count }, never).then(() => ended.push(name));
+  const [first, sibling, other] = [one, client('one', one.limits), client('other')];
+  const all = [samples('flood', first, 100), samples('sibling', sibling, 1), samples('other', other, 1)];
+  for (let end = 0; end < 8; end++) {
+    await turns();
+    t.equal(running.length, 2, 'as many as the policy has at once');
+    running.shift()!();
+  }
+  await turns();
+  t.same(ended.sort(), ['other', 'sibling'], 'after a few of the hundred that came before');
+  while (running.length > 0) {
+    for (const end of running.splice(0)) end();
+    await turns();
+  }
+  await Promise.all(all);
+  await pool.close();
+});
+
+t.test('a key with many adapters leaves a policy to other keys', async t => {
+  const { pool, running } = poolOf(3);
+  const samples = ['a', 'b', 'c', 'd'].map(key => pool.sample(one, adapter(key), task, never));
+  await turns();
+  t.equal(running.length, 2, 'of three policies');
+  const other = client('other');
+  for (const key of ['e', 'e']) samples.push(pool.sample(other, adapter(key), task, never));
+  await turns();
+  t.equal(running.length, 4, 'the other key has one');
+  while (running.length > 0) {
+    for (const end of running.splice(0)) end();
+    await turns();
+  }
+  await Promise.all(samples);
+  await pool.close();
+});
+
+t.test('a policy that cannot be opened costs its request alone', async t => {
+  const policy = {
+    takeWeights: async () => {},
+    release: () => {},
+    close: async () => {},
+  } as unknown as LocalPolicy;
+  let fails = true;
+  const create = async () => {
+    if (fails) throw new Error('no memory');
+    return policy;
+  };
+  const pool = new SamplerPool(policy, create, { maxPolicies: 1, maxSequences: 1 });
+  await t.rejects(pool.sample(one, adapter('a'), task, never), { message: 'no memory' });
+  fails = false;
+  await t.rejects(pool.sample(one, adapter('a'), task, never), { message: /generate is not a function/ });
+  await pool.close();
+});

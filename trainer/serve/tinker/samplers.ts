@@ -1,8 +1,14 @@
 import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { onAbort } from '../../../shared/closing.ts';
-import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
-import { MAX_TOP_LOG_PROBS, type SamplingSettings } from '../../generation/generation.ts';
+import type { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
+import {
+  type GenerateRequest,
+  type Generation,
+  MAX_TOP_LOG_PROBS,
+  type SamplingSettings,
+} from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
@@ -93,11 +99,47 @@ export function sampleTask(
   };
 }
 
+/** A client of sampling. Keys take turns, and the clients of a key among each other. */
+export interface SamplingClient {
+  /** Hash of its key. */
+  readonly owner: string;
+  /** `turns`: requests of the key for policies, in order. */
+  readonly limits: { readonly turns: SerialQueue };
+}
+
+/** A policy with so many sequences in progress that thousands of one client keep no other one waiting for their end. */
+class SharedPolicy {
+  readonly policy: LocalPolicy;
+  readonly #slots: Slots;
+  readonly #turns = new WeakMap<SamplingClient, SlotGroup>();
+
+  constructor(policy: LocalPolicy, maxSequences: number) {
+    this.policy = policy;
+    this.#slots = new Slots({ most: maxSequences });
+  }
+
+  async generate(client: SamplingClient, request: GenerateRequest, signal: AbortSignal): Promise<Generation> {
+    const turns = this.#turns.get(client) ?? this.#slots.group(client.owner);
+    this.#turns.set(client, turns);
+    await turns.take();
+    try {
+      signal.throwIfAborted();
+      return await this.policy.generate(request);
+    } finally {
+      turns.release();
+    }
+  }
+}
+
 /** A sampling policy with its present adapter. */
 interface Slot {
   readonly lora: LoraConfig;
-  readonly policy: LocalPolicy;
+  readonly shared: Promise<SharedPolicy>;
+  /** Hash of the key that uses it now. */
+  owner: string;
+  /** Name of its weights. */
   key: string;
+  /** Requests in progress. */
   open: number;
 }
 
@@ -106,28 +148,33 @@ const PREFIXES_AT_ONCE = 64;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
+/** Limits of a pool: policies with adapters, and sequences in progress of each. */
+interface PoolLimits {
+  readonly maxPolicies: number;
+  readonly maxSequences: number;
+}
+
 /**
  * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; requests
- * take one with their version, or an idle one, in the order that they came.
+ * take one with their version, or an idle one, in the order that they came. A key leaves one to the others.
  */
 export class SamplerPool {
-  readonly #base: LocalPolicy;
+  readonly #base: SharedPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
-  readonly #maxSlots: number;
+  readonly #limits: PoolLimits;
   readonly #slots: Slot[] = [];
-  readonly #turns = new SerialQueue();
-  /** Resolves when a policy becomes idle. */
-  #idle = Promise.withResolvers<void>();
+  /** Requests that wait for an idle policy. */
+  readonly #waiting = new Set<{ readonly owner: string; readonly wake: () => void }>();
   #nextSequence = FIRST_SEQUENCE;
 
   /**
    * @param base samples without an adapter
    * @param create opens a policy that generates with an adapter
    */
-  constructor(base: LocalPolicy, create: (lora: LoraConfig) => Promise<LocalPolicy>, maxSlots: number) {
-    this.#base = base;
+  constructor(base: LocalPolicy, create: (lora: LoraConfig) => Promise<LocalPolicy>, limits: PoolLimits) {
+    this.#base = new SharedPolicy(base, limits.maxSequences);
     this.#create = create;
-    this.#maxSlots = maxSlots;
+    this.#limits = limits;
   }
 
   /**
@@ -136,66 +183,98 @@ export class SamplerPool {
    * @param signal ends it
    */
   async sample(
+    client: SamplingClient,
     weights: AdapterWeights | null,
     task: SampleTask,
     signal: AbortSignal,
   ): Promise<SampleResponse> {
-    if (weights === null) return this.#sampleWith(this.#base, task, signal);
-    const slot = await this.#turns.run(() => this.#acquire(weights, signal));
+    if (weights === null) return this.#sampleWith(this.#base, client, task, signal);
+    const slot = await client.limits.turns.run(() => this.#acquire(client.owner, weights, signal));
     try {
-      return await this.#sampleWith(slot.policy, task, signal);
+      return await this.#sampleWith(await slot.shared, client, task, signal);
     } finally {
-      slot.open--;
-      if (slot.open === 0) this.#idle.resolve();
+      this.#leave(slot);
     }
   }
 
+  /** Ends the policies, when no client samples any more. */
   async close(): Promise<void> {
-    await this.#turns.idle;
-    await Promise.all(this.#slots.map(({ policy }) => policy.close()));
+    await Promise.all(this.#slots.map(async ({ shared }) => (await shared).policy.close()));
+  }
+
+  #leave(slot: Slot): void {
+    slot.open--;
+    if (slot.open === 0) for (const { wake } of this.#waiting) wake();
   }
 
   /** A policy with these weights, marked as in use. */
-  async #acquire({ key, lora, read }: AdapterWeights, signal: AbortSignal): Promise<Slot> {
+  async #acquire(owner: string, { key, lora, read }: AdapterWeights, signal: AbortSignal): Promise<Slot> {
     signal.throwIfAborted();
     const ready = this.#slots.find(slot => slot.key === key);
-    if (ready) {
+    const others = [...this.#waiting].some(other => other.owner !== owner && this.#mayHave(other.owner));
+    if (ready && !others) {
       ready.open++;
       return ready;
     }
     const flat = await read();
-    const slot = await this.#emptySlot(lora, signal);
-    slot.key = '';
-    await slot.policy.takeWeights(flat);
-    slot.key = key;
-    slot.open++;
-    return slot;
+    const slot = await this.#emptySlot(owner, lora, signal);
+    try {
+      await (await slot.shared).policy.takeWeights(flat);
+      slot.key = key;
+      return slot;
+    } catch (error) {
+      this.#leave(slot);
+      throw error;
+    }
   }
 
-  /** An idle policy with adapters of a shape. */
-  async #emptySlot(lora: LoraConfig, signal: AbortSignal): Promise<Slot> {
-    while (this.#slots.length >= this.#maxSlots && this.#slots.every(({ open }) => open > 0)) {
+  /** An idle policy with adapters of a shape, marked as in use. */
+  async #emptySlot(owner: string, lora: LoraConfig, signal: AbortSignal): Promise<Slot> {
+    for (;;) {
       signal.throwIfAborted();
-      const idle = Promise.withResolvers<void>();
-      this.#idle = idle;
-      using _abort = onAbort(signal, () => idle.reject(signal.reason));
-      await idle.promise;
+      const slot = this.#mayHave(owner) ? this.#idleSlot(lora) : undefined;
+      if (slot) return Object.assign(slot, { owner, key: '', open: 1 });
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const waiting = { owner, wake: resolve };
+      this.#waiting.add(waiting);
+      using _abort = onAbort(signal, () => reject(signal.reason));
+      await promise.finally(() => this.#waiting.delete(waiting));
     }
-    const fitting = this.#slots.find(({ open, lora: own }) => open === 0 && isDeepStrictEqual(own, lora));
+  }
+
+  #mayHave(owner: string): boolean {
+    const own = this.#slots.filter(slot => slot.open > 0 && slot.owner === owner).length;
+    return own < Math.max(1, this.#limits.maxPolicies - 1);
+  }
+
+  /** An idle policy: one of this shape, or a new one, for which an idle one of another shape is closed if need be. */
+  #idleSlot(lora: LoraConfig): Slot | undefined {
+    const isIdle = ({ open }: Slot) => open === 0;
+    const fitting = this.#slots.find(slot => isIdle(slot) && isDeepStrictEqual(slot.lora, lora));
     if (fitting) return fitting;
-    if (this.#slots.length >= this.#maxSlots) {
-      const [gone] = this.#slots.splice(
-        this.#slots.findIndex(({ open }) => open === 0),
-        1,
-      );
-      await gone.policy.close();
-    }
-    const slot = { lora, policy: await this.#create(lora), key: '', open: 0 };
+    const { maxPolicies, maxSequences } = this.#limits;
+    const isFull = this.#slots.length >= maxPolicies;
+    const at = this.#slots.findIndex(isIdle);
+    if (isFull && at < 0) return undefined;
+    const [gone] = isFull ? this.#slots.splice(at, 1) : [];
+    const open = async () => {
+      await (await gone?.shared)?.policy.close();
+      return new SharedPolicy(await this.#create(lora), maxSequences);
+    };
+    const slot = { lora, shared: open(), owner: '', key: '', open: 0 };
     this.#slots.push(slot);
+    slot.shared.catch(() => this.#slots.splice(this.#slots.indexOf(slot), 1));
     return slot;
   }
 
-  async #sampleWith(policy: LocalPolicy, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
+  async #sampleWith(
+    shared: SharedPolicy,
+    client: SamplingClient,
+    task: SampleTask,
+    signal: AbortSignal,
+  ): Promise<SampleResponse> {
+    const { policy } = shared;
+    const generate = (request: GenerateRequest) => shared.generate(client, request, signal);
     const { prompt, samples, seed, sampling, topPromptLogProbs: top } = task;
     const ids = Array.from({ length: samples }, () => this.#nextSequence++);
     const release = () => {
@@ -205,7 +284,7 @@ export class SamplerPool {
     using _abort = onAbort(signal, release);
     try {
       const generations = await Promise.all(
-        ids.map((sequenceId, i) => policy.generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
+        ids.map((sequenceId, i) => generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
       );
       const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
       const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
@@ -218,7 +297,7 @@ export class SamplerPool {
           logprobs: scores[i] ?? logProbs,
         })),
         promptLogprobs: scored && Float32Array.from([NaN, ...scored]),
-        topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, prompt, top, signal) : null,
+        topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, generate, task, signal) : null,
       };
     } finally {
       release();
@@ -226,13 +305,18 @@ export class SamplerPool {
   }
 
   /** The most probable tokens after each proper prefix of a prompt. */
-  async #topOfPrompt(policy: LocalPolicy, prompt: Int32Array, k: number, signal: AbortSignal) {
+  async #topOfPrompt(
+    policy: LocalPolicy,
+    generate: (request: GenerateRequest) => Promise<Generation>,
+    { prompt, topPromptLogProbs: k }: SampleTask,
+    signal: AbortSignal,
+  ) {
     const { length } = prompt;
     const tokenIds = new Int32Array(length * k);
     const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
     const after = async (end: number): Promise<void> => {
       const request = { sequenceId: this.#nextSequence++, append: prompt.slice(0, end), topLogProbs: k };
-      const generation = policy.generate({ ...request, sampling: ONE_TOKEN, seed: 0 });
+      const generation = generate({ ...request, sampling: ONE_TOKEN, seed: 0 });
       const { top } = await generation.finally(() => policy.release(request.sequenceId));
       tokenIds.set(top![0].tokenIds, end * k);
       logprobs.set(top![0].logProbs, end * k);

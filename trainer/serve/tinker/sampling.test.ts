@@ -122,6 +122,17 @@ t.test(
   },
 );
 
+t.test('a model that was unloaded leaves no weights to the samplers of its session', async t => {
+  const model = await trained(1);
+  const samplers = [await model.sampler(0), await model.sampler(1, { kind: 'inflight' })];
+  await client.result(await client.post('unload_model', { model_id: model.id }));
+  for (const sampler of samplers) {
+    await t.rejects(sample(client, sampleBody(sampler, 0)), {
+      message: /this sampler's weights are gone: the model was unloaded/,
+    });
+  }
+});
+
 t.test('stop tokens, length, context and stop strings end a response', async t => {
   const sampler = await (await trained(0)).sampler(0);
   const ask = async (seq: number, sampling: object) =>

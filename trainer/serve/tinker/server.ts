@@ -1,16 +1,18 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { LossProgram } from '../../policy/learning/loss-program.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
+import { openSequences } from '../../policy/options.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { Budget } from '../capacity.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures, type Result, type Submission } from './futures.ts';
-import { type AdapterWeights, SamplerPool } from './samplers.ts';
+import { type AdapterWeights, SamplerPool, type SamplingClient } from './samplers.ts';
 import type { Body } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
 
@@ -62,8 +64,8 @@ export interface TinkerSession {
   readonly futures: Futures;
   /** Sampling requests. */
   readonly samples: Budget;
-  /** Sampling requests of its key, and bytes of the key's training requests that wait or run. */
-  readonly limits: { readonly samples: Budget; readonly bytes: Budget };
+  /** Those of its key: sampling requests, their turns, and bytes of training requests that wait or run. */
+  readonly limits: SamplingClient['limits'] & { readonly samples: Budget; readonly bytes: Budget };
   readonly ended: AbortController;
 }
 
@@ -117,7 +119,10 @@ export class TinkerServer {
     this.#pollMs = pollMs;
     this.stopTokenIds = models.base.stopTokenIds;
     this.checkpoints = new Checkpoints(resolve(options.checkpoints), options.maxCheckpointMb);
-    this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), maxModels + 2);
+    this.samplers = new SamplerPool(this.base, lora => this.#openPolicy(lora, 0, true), {
+      maxPolicies: maxModels + 2,
+      maxSequences: openSequences(options.policy),
+    });
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
 
@@ -131,6 +136,7 @@ export class TinkerServer {
       `${used} sampling requests of this ${of} are open, the limit`;
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
     const limits = own[0]?.limits ?? {
+      turns: new SerialQueue(),
       samples: new Budget(MAX_KEY_SAMPLES, open('key')),
       bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
     };

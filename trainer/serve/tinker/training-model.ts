@@ -18,8 +18,8 @@ export class TrainingModel {
   readonly lora: LoraConfig;
   readonly operations: OperationQueue;
   readonly created = new Date().toISOString();
-  /** Resolves when the model can be used; rejects with why it cannot be opened. */
-  readonly policy: Promise<LocalPolicy>;
+  /** Resolves when the model can be used; rejects with why it cannot be opened, or was closed. */
+  policy: Promise<LocalPolicy>;
   readonly #snapshots = new Map<number, Float32Array>();
 
   constructor(id: string, lora: LoraConfig, policy: Promise<LocalPolicy>, gapMs: number) {
@@ -86,16 +86,20 @@ export class TrainingModel {
     const read = async () => {
       const kept = this.#snapshots.get(version);
       if (kept) return kept;
+      await this.policy;
       const why = `the server keeps the ${MAX_SNAPSHOTS} newest of a model`;
       throw badRequest(`this sampler's weights are gone: ${why}`, 'sampling_session_id');
     };
     return { key: `${this.id}@${version}`, lora: this.lora, read };
   }
 
-  /** Lets what runs end, and frees the model. */
+  /** Lets what runs end, and frees the model. Samplers of its session may keep this object, without weights. */
   async close(reason: string): Promise<void> {
     await this.operations.close(reason);
     const policy = await this.policy.catch(() => undefined);
+    this.policy = Promise.reject(badRequest(`this sampler's weights are gone: ${reason}`));
+    this.policy.catch(() => {});
+    this.#snapshots.clear();
     await policy?.close();
   }
 }
