@@ -1,6 +1,7 @@
 /**
- * `npm run test:parts`: installs the engines that users run next to ragen, at the versions of parts.ts, and runs the tests that meet
- * them. The rest of the tests leaves those out by name. An installation is kept for the next time.
+ * `npm run test:parts [-- NAME …]`: installs the engines that users run next to ragen, at the versions of parts.ts, and runs the tests
+ * that meet them, of all parts or of those named. The rest of the tests leaves those out by name. An installation is kept for the
+ * next time.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -44,11 +45,18 @@ function model(): string {
 /** Status of a test of a part. */
 function run(test: string, { variable, smollm2 }: Part, program: string): number | null {
   const own = { [variable]: program, ...(smollm2 && { RAGEN_TEST_SMOLLM2: model() }) };
-  const env = { ...process.env, ...own, TAP_TIMEOUT: '900' };
+  const env = { ...process.env, ...own, TAP_TIMEOUT: '1800' };
   return spawnSync(process.execPath, [join(ROOT, test)], { cwd: ROOT, stdio: 'inherit', env }).status;
 }
 
+const asked = process.argv.slice(2);
+const unknown = asked.filter(name => !Object.hasOwn(PARTS, name));
+if (unknown.length > 0) {
+  console.error(`there is no part ${unknown.join(', ')}: choose from ${Object.keys(PARTS).join(', ')}`);
+  process.exit(2);
+}
 for (const [name, part] of Object.entries(PARTS)) {
+  if (asked.length > 0 && !asked.includes(name)) continue;
   try {
     const given = part.variable === 'RAGEN_PYTHON' ? undefined : process.env[part.variable];
     const program = given ?? installed(name, part);
