@@ -151,6 +151,37 @@ export async function accessibilityProblems(page: Page, rules?: readonly string[
   );
 }
 
+/** Themes and widths in pixels: a phone and a screen, and both in both themes. */
+export const PHONE_AND_SCREEN = [
+  ['light', 390],
+  ['dark', 1280],
+] as const;
+export const FOUR_LOOKS = [...PHONE_AND_SCREEN, ['dark', 390], ['light', 1280]] as const;
+
+/**
+ * Checks a page in themes and widths: it is accessible and does not scroll sideways. The variable `SHOTS` names the
+ * beginning of the paths of pictures.
+ */
+export async function seeLooks(
+  t: Test,
+  page: Page,
+  name: string,
+  looks: readonly (readonly ['light' | 'dark', number])[] = FOUR_LOOKS,
+): Promise<void> {
+  for (const [colorScheme, width] of looks) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.setViewportSize({ width, height: 900 });
+    const look = `${name}, ${colorScheme}, ${width} px`;
+    t.ok((await overflow(page)) <= 0, `${look}: no scrolling sideways`);
+    t.same(await accessibilityProblems(page), [], `${look}: accessible`);
+    if (process.env.SHOTS)
+      await page.screenshot({
+        path: `${process.env.SHOTS}${name}-${width}-${colorScheme}.png`,
+        fullPage: true,
+      });
+  }
+}
+
 /** Pixels by which the page is wider than its window. */
 export function overflow(page: Page): Promise<number> {
   return page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

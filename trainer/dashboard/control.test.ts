@@ -11,7 +11,12 @@ import { join } from 'node:path';
 import t from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import type { RunStatus } from '../../shared/run-folder/run-files.ts';
-import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
+import {
+  accessibilityProblems,
+  PHONE_AND_SCREEN,
+  seeLooks,
+  skip,
+} from '../../site/playground/browser.test-data.ts';
 import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { RunControl } from '../training/run-folder/run-control.ts';
@@ -210,20 +215,7 @@ t.test('buttons on the page of a run reach its trainer, which notes what it does
   await panel.getByRole('button', { name: 'Press again to stop' }).click();
   await page.getByText('stopping with a checkpoint').waitFor();
   t.ok(control.signal.aborted);
-  for (const [colorScheme, width] of [
-    ['light', 390],
-    ['dark', 1280],
-  ] as const) {
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await page.setViewportSize({ width, height: 900 });
-    t.ok((await overflow(page)) <= 0, `${width} px: no scrolling sideways`);
-    t.same(await accessibilityProblems(page), []);
-    if (process.env.SHOTS)
-      await page.screenshot({
-        path: `${process.env.SHOTS}/control-${width}-${colorScheme}.png`,
-        fullPage: true,
-      });
-  }
+  await seeLooks(t, page, 'control', PHONE_AND_SCREEN);
   await page.goto(`${origin}/runs/?token=${TOKEN}#/run/done`);
   await page.getByText('Success went from').waitFor();
   t.notMatch(page.url(), /token/, 'the token leaves the address');

@@ -9,7 +9,12 @@ import {
   VERIFIERS_ROWS,
   VERL_ROWS,
 } from '../../site/compute/formats/samples.test-data.ts';
-import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
+import {
+  accessibilityProblems,
+  PHONE_AND_SCREEN,
+  seeLooks,
+  skip,
+} from '../../site/playground/browser.test-data.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import { openPage, serveDashboard } from './dashboard.test-data.ts';
 import { importRuns } from './imported-runs.ts';
@@ -183,15 +188,7 @@ t.test('the pages of another program’s episodes are readable and accessible', 
   ]) {
     await page.goto(`${origin}/runs/#/${view}`);
     await page.locator('.member, .turn-strip').first().waitFor();
-    for (const [colorScheme, width] of [
-      ['light', 390],
-      ['dark', 1280],
-    ] as const) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height: 900 });
-      t.ok((await overflow(page)) <= 0, `${view} at ${width} px: no scrolling sideways`);
-      t.same(await accessibilityProblems(page), [], `${view}, ${colorScheme}: accessible`);
-    }
+    await seeLooks(t, page, view.replaceAll(/\W/g, '-'), PHONE_AND_SCREEN);
   }
 });
 

@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { fingerprintOf } from '../../shared/run-folder/signed-result.ts';
-import { accessibilityProblems, overflow, skip } from '../../site/playground/browser.test-data.ts';
+import { seeLooks, skip } from '../../site/playground/browser.test-data.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedRun, SignedSettings } from '../../site/server/reader/signed-results.ts';
 import { replayOn } from '../commands/dashboard.ts';
@@ -235,19 +235,7 @@ t.test(
     t.equal(await page.getByRole('cell', { name, exact: true }).count(), 3, 'a name is text');
     t.equal(await page.locator('main img').count(), 0);
     t.equal(await page.getByText('8 of 8').count(), 2);
-    for (const [colorScheme, width] of [
-      ['light', 390],
-      ['light', 1280],
-      ['dark', 390],
-      ['dark', 1280],
-    ] as const) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height: 900 });
-      t.ok((await overflow(page)) <= 0, `${colorScheme}, ${width} px: no scrolling sideways`);
-      t.same(await accessibilityProblems(page), [], `${colorScheme}, ${width} px: accessible`);
-      if (process.env.SHOTS)
-        await page.screenshot({ path: `${process.env.SHOTS}-${colorScheme}-${width}.png`, fullPage: true });
-    }
+    await seeLooks(t, page, 'signed');
     const site = join(folder, 'site');
     await exportSite(runs, site, { signed });
     const exported = await openPage(t, `${await serveFiles(t, site)}/#/leaderboard`);

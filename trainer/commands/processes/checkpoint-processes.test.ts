@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { AskReply, PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import { accessibilityProblems, overflow, skip } from '../../../site/playground/browser.test-data.ts';
+import { accessibilityProblems, seeLooks, skip } from '../../../site/playground/browser.test-data.ts';
 import { openPage } from '../../dashboard/dashboard.test-data.ts';
 import { createDashboard } from '../../dashboard/server.ts';
 import { serve } from '../../rollout/server.test-data.ts';
@@ -278,21 +278,6 @@ t.test(
     await page.getByText('played by the checkpoint of step 2').waitFor({ timeout: MAX_MS });
     t.same(await accessibilityProblems(page), []);
     await page.locator('.branch-actions li').first().waitFor();
-    for (const [colorScheme, width] of [
-      ['light', 390],
-      ['dark', 390],
-      ['light', 1280],
-      ['dark', 1280],
-    ] as const) {
-      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      await page.setViewportSize({ width, height: 900 });
-      t.ok((await overflow(page)) <= 0, `${width} px: no scrolling sideways`);
-      t.same(await accessibilityProblems(page), []);
-      if (process.env.SHOTS)
-        await page.screenshot({
-          path: `${process.env.SHOTS}/here-${width}-${colorScheme}.png`,
-          fullPage: true,
-        });
-    }
+    await seeLooks(t, page, 'here');
   },
 );
