@@ -109,6 +109,17 @@ t.test('the head of a run with a long name keeps its parts apart on a phone', { 
   for (const [i, { left }] of boxes.slice(1).entries()) {
     t.ok(left >= boxes[i].right, `${left} is right of ${boxes[i].right}`);
   }
+  await page.goto(`${origin}/runs/#/run/${name}/settings`);
+  await page.reload();
+  await page.locator('.settings td').first().waitFor();
+  const tab = (await page.getByRole('link', { name: 'Settings' }).boundingBox())!;
+  t.ok(tab.x > 0 && tab.x + tab.width < 390, `the tab of the view is in sight: from ${tab.x} px`);
+  t.ok(
+    await page
+      .locator('.settings td')
+      .evaluateAll(cells => cells.every(cell => cell.getBoundingClientRect().right < innerWidth)),
+    'and so is every value',
+  );
 });
 
 t.test('links within a line of an episode are 24 px high on a phone', { skip }, async t => {

@@ -148,7 +148,7 @@ export function SessionWall({ client, address, onaddress }: SessionWallProps) {
     <h1 id="wall-title" tabindex="-1">Sessions</h1>
     <form class="row" role="search" aria-label="Sessions" onSubmit=${(event: Event) => event.preventDefault()}>
       <span class="pair"><label for="${id}-env">Environment</label>
-        <select id="${id}-env" value=${filter.env} onChange=${(event: Event) => change({ env: textOf(event) })}>
+        <select id="${id}-env" style="max-width: 17rem" value=${filter.env} onChange=${(event: Event) => change({ env: textOf(event) })}>
           <option value="">all</option>
           ${!isListed && html`<option key=${filter.env} value=${filter.env}>${filter.env}</option>`}
           ${environments.map(({ env_id, title: name }) => html`<option key=${env_id} value=${env_id}>${name}</option>`)}

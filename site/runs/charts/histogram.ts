@@ -3,8 +3,7 @@ import { counted, short } from '../format.ts';
 
 const BINS = 16;
 const WIDTH = 640;
-const HEIGHT = 180;
-const FOOT = 24;
+const HEIGHT = 156;
 
 interface Item {
   readonly value: number;
@@ -25,7 +24,7 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
   }
   const most = Math.max(...bins.map(({ kept, dropped }) => kept + dropped));
   const width = WIDTH / BINS;
-  const scale = (count: number) => (count / most) * (HEIGHT - FOOT - 8);
+  const scale = (count: number) => (count / most) * (HEIGHT - 8);
   const cut = cutOf(items);
   const at = (value: number) => ((value - low) / (high - low)) * WIDTH;
   const kept = items.filter(item => item.kept).length;
@@ -34,17 +33,15 @@ export function Histogram({ title, items }: { readonly title: string; readonly i
     <figcaption>${title}</figcaption>
     <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" role="img" aria-label=${words}>
       ${bins.map(({ kept, dropped }, i) => {
-        const base = HEIGHT - FOOT;
         return html`<g key=${i}>
-          <rect fill="var(--curve-1)" x=${i * width + 1} width=${width - 2} y=${base - scale(kept)} height=${scale(kept)} />
-          <rect fill="var(--curve-2)" x=${i * width + 1} width=${width - 2} y=${base - scale(kept + dropped)} height=${scale(dropped)} />
+          <rect fill="var(--curve-1)" x=${i * width + 1} width=${width - 2} y=${HEIGHT - scale(kept)} height=${scale(kept)} />
+          <rect fill="var(--curve-2)" x=${i * width + 1} width=${width - 2} y=${HEIGHT - scale(kept + dropped)} height=${scale(dropped)} />
         </g>`;
       })}
-      <line stroke="var(--edge)" x1="0" x2=${WIDTH} y1=${HEIGHT - FOOT} y2=${HEIGHT - FOOT} />
-      ${cut !== undefined && html`<line stroke="var(--edge)" stroke-width="1.5" stroke-dasharray="5 4" x1=${at(cut)} x2=${at(cut)} y1="0" y2=${HEIGHT - FOOT} />`}
-      <text x="0" y=${HEIGHT - 6}>${short(low)}</text>
-      <text x=${WIDTH} y=${HEIGHT - 6} text-anchor="end">${short(high)}</text>
+      <line stroke="var(--edge)" x1="0" x2=${WIDTH} y1=${HEIGHT} y2=${HEIGHT} />
+      ${cut !== undefined && html`<line stroke="var(--edge)" stroke-width="1.5" stroke-dasharray="5 4" x1=${at(cut)} x2=${at(cut)} y1="0" y2=${HEIGHT} />`}
     </svg>
+    <p class="row apart fine" style="max-width: 44rem"><span>${short(low)}</span><span>${short(high)}</span></p>
     <p class="fine"><span class="swatch" style=${{ background: 'var(--curve-1)' }}></span> kept · <span class="swatch" style=${{ background: 'var(--curve-2)' }}></span> dropped${cut === undefined ? '' : ` · the cut is at ${short(cut)}`}</p>
   </figure>`;
 }

@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../../components/html.ts';
 import { type Address, formatAddress, RUN_VIEWS, type RunView } from '../address.ts';
 import { useRun } from '../data/hooks.ts';
@@ -30,6 +31,9 @@ const VIEWS: { readonly [view in RunView]: Load<RunViewProps> } = {
   settings: async () => (await import('./settings-view.ts')).SettingsView,
 };
 
+/** A fade at the edge of tabs that do not fit. */
+const FADE = 'padding-right: 2rem; mask: linear-gradient(to left, transparent, #000 2rem)';
+
 /** The pages of one run. */
 export function RunPages({ address }: { readonly address: Address }) {
   const store = useRun(address.run!);
@@ -40,6 +44,12 @@ export function RunPages({ address }: { readonly address: Address }) {
   const view = isForeign && address.view !== 'episode' ? 'episodes' : (address.view as RunView);
   const { view: View, error: unloaded } = useLazy(VIEWS[view]);
   const error = store.error ?? unloaded;
+  const bar = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const current = bar.current?.querySelector<HTMLElement>('[aria-current]');
+    if (current)
+      bar.current!.scrollLeft = current.offsetLeft - bar.current!.offsetLeft - bar.current!.clientWidth / 2;
+  }, [view]);
   const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
   const pages = html`<${Status} error=${error} loading=${!(detail && View) && !error} />
     ${detail && View && html`<${View} store=${store} address=${address} />`}`;
@@ -52,7 +62,7 @@ export function RunPages({ address }: { readonly address: Address }) {
       <h1 class="cut large" title=${address.run}>${address.run}</h1>
       ${row && (isForeign ? html`<span class="chip">${row.run.format}</span>` : html`<${StateChip} row=${row} />`)}
       ${last && html`<p class="cut large run-success"><b>${percent(last.success)}</b>${last.low !== undefined && last.high !== undefined && html` <span class="fine">${percent(last.low).split('\u00a0')[0]} to ${percent(last.high).split('\u00a0')[0]}</span>`}</p>`}
-      <nav class="tabs" aria-label="Views of the run">
+      <nav ref=${bar} class="tabs" style=${FADE} aria-label="Views of the run">
         ${tabs.map(
           name => html`<a key=${name} href=${formatAddress({ view: name, run: address.run })}
             aria-current=${name === view ? 'page' : undefined}>${NAMES[name]}</a>`,

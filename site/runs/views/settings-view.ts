@@ -47,7 +47,7 @@ interface SectionProps {
 function Section({ title, entries, whole }: SectionProps) {
   const name = (key: string) => (whole || !key.startsWith(`${title}.`) ? key : key.slice(title.length + 1));
   return html`<section class="panel"><h2>${title}</h2>
-    <div class="scroll-x" tabindex="0" role="region" aria-label=${title}><table>
+    <div class="scroll-x" tabindex="0" role="region" aria-label=${title}><table style="overflow-wrap: anywhere">
       <tbody>${entries.map(([key, value]) => html`<tr key=${key}><th scope="row"><code title=${key}>${name(key)}</code></th><td><code>${value === null ? 'null' : String(value)}</code></td></tr>`)}</tbody>
     </table></div></section>`;
 }
