@@ -93,9 +93,9 @@ export class ServerCore {
         isCopies ? openedReply(this.sessions, opened, false) : createdReply(this.sessions, opened),
     };
     if (parts.shared) {
-      const { sessions, environments } = parts.shared;
+      const { sessions: store, environments } = parts.shared;
       const refreshEnvironments = () => this.#refreshEnvironments(environments);
-      this.#shared = new SharedSessions(sessions, { ...kept, limits: settings, refreshEnvironments });
+      this.#shared = new SharedSessions({ ...kept, store, limits: settings, refreshEnvironments });
       this.sessions.recorder = this.#shared;
     } else if (settings.data !== '') {
       this.#embedded = new EmbeddedSessions(settings, {

@@ -1,5 +1,7 @@
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { crc32 } from 'node:zlib';
 import { isDamage, storageFaultOf } from '../faults.ts';
 import { isOfOtherBoot } from '../lock.ts';
 import {
@@ -14,10 +16,18 @@ import {
   turnFileName,
 } from './journal-files.ts';
 import { recordsOfSegment } from './legacy-segments.ts';
-import { recordsOf, sessionsOf, TURN_FILE_FORMAT, type TurnFileHead, TurnReader } from './turn-file.ts';
+import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
+import { TURN_FILE_FORMAT, type Turn, type TurnFileHead } from './turn-file.ts';
 
 /** Longest time that reading blocks the event loop, including the records' effects, in milliseconds. */
 const SLICE_MS = 4;
+/** Kind, session id and number at the start of a line, even of a damaged one. */
+const LINE_START = /^[a-z]([\w-]{1,128}) \d/;
+
+interface StoredTurn extends Turn {
+  readonly turn: number;
+  readonly crc: number;
+}
 
 /**
  * Reads the records of a journal, oldest first. It pauses every few milliseconds, so that a server can answer requests
@@ -71,11 +81,13 @@ class Replay {
   *recordsOf(file: JournalFile): Generator<PositionedRecord> {
     const { name, number } = file;
     let last = 0;
-    let reader: TurnReader | undefined;
+    let database: DatabaseSync | undefined;
     try {
-      reader = new TurnReader(join(this.#folder, name));
-      if (!this.#isReadable(file, reader.head)) return;
-      for (const stored of reader.turns()) {
+      database = new DatabaseSync(join(this.#folder, name));
+      const head = headOf(database);
+      if (head && !this.#isReadable(file, head)) return;
+      // Without a head the process ended while it made the file.
+      for (const stored of head ? turnsOf(database) : []) {
         const position = { file: name, offset: stored.turn };
         const records = recordsOf(stored);
         const follows = stored.turn === last + 1;
@@ -90,14 +102,11 @@ class Replay {
       if (storageFaultOf(error) && !isDamage(error)) throw error;
       this.#note('unreadable', { file: name, offset: last + 1 }, (error as Error).message);
     } finally {
-      reader?.close();
+      database?.close();
     }
   }
 
-  #isReadable({ name, number }: JournalFile, head: TurnFileHead | undefined): boolean {
-    // The process ended while it made the file.
-    if (!head) return true;
-    const { boot, synced, format, after } = head;
+  #isReadable({ name, number }: JournalFile, { boot, synced, format, after }: TurnFileHead): boolean {
     if (!synced && isOfOtherBoot(boot)) this.#findings.incomplete = 'the machine went down';
     const isFirst = !this.#files.some(other => other.number < number);
     // A checkpoint deletes the oldest first.
@@ -129,4 +138,50 @@ class Replay {
     const more = { ...(reason !== undefined && { reason }), ...(sessionIds && { sessionIds }) };
     this.#findings.faults.push({ ...position, kind, ...more });
   }
+}
+
+function headOf(database: DatabaseSync): TurnFileHead | undefined {
+  database.exec('PRAGMA locking_mode = EXCLUSIVE');
+  const hasHead = database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'head'").get();
+  const row = hasHead && database.prepare('SELECT json FROM head').get();
+  return row ? (JSON.parse(String(row.json)) as TurnFileHead) : undefined;
+}
+
+/** Turns of a file, oldest first. */
+function turnsOf(database: DatabaseSync): Iterable<StoredTurn> {
+  const rows = database.prepare('SELECT turn, count, crc, records FROM turns ORDER BY turn').iterate();
+  return rows as Iterable<unknown> as Iterable<StoredTurn>;
+}
+
+/**
+ * The records of a turn.
+ * @returns undefined where it is damaged, or has a record of a kind that this version does not know
+ */
+function recordsOf({ records, count, crc }: StoredTurn): ReplayedRecord[] | undefined {
+  if (crc32(records, count) !== crc) return undefined;
+  const found: ReplayedRecord[] = [];
+  for (const line of linesOf(records)) {
+    const afterId = line.indexOf(' ');
+    const space = line.indexOf(' ', afterId + 1);
+    const end = space < 0 ? line.length : space;
+    const record = recordOf({
+      letter: line[0] as RecordText['letter'],
+      sessionId: line.slice(1, afterId),
+      n: Number(line.slice(afterId + 1, end)),
+      text: line.slice(end + 1),
+    });
+    if (!record) return undefined;
+    found.push(record);
+  }
+  return found;
+}
+
+/** Sessions of the records of a damaged turn; undefined where not all can be identified. */
+function sessionsOf({ records, count }: StoredTurn): string[] | undefined {
+  const ids = linesOf(records).map(line => LINE_START.exec(line)?.[1]);
+  return ids.length === count && ids.every(id => id !== undefined) ? (ids as string[]) : undefined;
+}
+
+function linesOf(records: string): string[] {
+  return records === '' ? [] : records.slice(0, -1).split('\n');
 }

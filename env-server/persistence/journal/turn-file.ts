@@ -2,13 +2,10 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { inTransaction } from '../database.ts';
 import { makePrivateFile } from '../private-files.ts';
-import { type RecordText, type ReplayedRecord, recordOf } from './records.ts';
 
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
 const LOG_PAGES = 256;
 export const TURN_FILE_FORMAT = 1;
-/** Kind, session id and number at the start of a line, even of a damaged one. */
-const LINE_START = /^[a-z]([\w-]{1,128}) \d/;
 
 /**
  * Records of one turn of the event loop, one a line: letter of the kind, session id, space, number and, after a space,
@@ -28,11 +25,6 @@ export interface TurnFileHead {
   readonly synced: boolean;
   /** The file that the same process wrote before, where it was not yet deleted: its number, and its number of turns. */
   readonly after?: { readonly number: number; readonly turns: number };
-}
-
-export interface StoredTurn extends Turn {
-  readonly turn: number;
-  readonly crc: number;
 }
 
 /** A journal file being written: an SQLite database with an append-only table of turns. */
@@ -88,70 +80,4 @@ export class TurnFile {
   close(): void {
     if (this.#database.isOpen) this.#database.close();
   }
-}
-
-/** Reads a file of turns, oldest first. */
-export class TurnReader {
-  readonly #database: DatabaseSync;
-  readonly head: TurnFileHead | undefined;
-
-  /** @throws Error of SQLite or of the system */
-  constructor(path: string) {
-    this.#database = new DatabaseSync(path);
-    try {
-      this.#database.exec('PRAGMA locking_mode = EXCLUSIVE');
-      const hasHead = this.#database.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'head'").get();
-      const row = hasHead && this.#database.prepare('SELECT json FROM head').get();
-      this.head = row ? (JSON.parse(String(row.json)) as TurnFileHead) : undefined;
-    } catch (error) {
-      this.#database.close();
-      throw error;
-    }
-  }
-
-  /** @throws Error of SQLite where the file is damaged */
-  turns(): Iterable<StoredTurn> {
-    if (!this.head) return [];
-    const rows = this.#database
-      .prepare('SELECT turn, count, crc, records FROM turns ORDER BY turn')
-      .iterate();
-    return rows as Iterable<unknown> as Iterable<StoredTurn>;
-  }
-
-  close(): void {
-    this.#database.close();
-  }
-}
-
-/**
- * The records of a turn.
- * @returns undefined where it is damaged, or has a record of a kind that this version does not know
- */
-export function recordsOf({ records, count, crc }: StoredTurn): ReplayedRecord[] | undefined {
-  if (crc32(records, count) !== crc) return undefined;
-  const found: ReplayedRecord[] = [];
-  for (const line of linesOf(records)) {
-    const afterId = line.indexOf(' ');
-    const space = line.indexOf(' ', afterId + 1);
-    const end = space < 0 ? line.length : space;
-    const record = recordOf({
-      letter: line[0] as RecordText['letter'],
-      sessionId: line.slice(1, afterId),
-      n: Number(line.slice(afterId + 1, end)),
-      text: line.slice(end + 1),
-    });
-    if (!record) return undefined;
-    found.push(record);
-  }
-  return found;
-}
-
-/** Sessions of the records of a damaged turn; undefined where not all can be identified. */
-export function sessionsOf({ records, count }: StoredTurn): string[] | undefined {
-  const ids = linesOf(records).map(line => LINE_START.exec(line)?.[1]);
-  return ids.length === count && ids.every(id => id !== undefined) ? (ids as string[]) : undefined;
-}
-
-function linesOf(records: string): string[] {
-  return records === '' ? [] : records.slice(0, -1).split('\n');
 }

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Json } from '../../../shared/json.ts';
 import type { Durability } from '../../persistence/durability.ts';
-import { problemOf, STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/faults.ts';
+import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/faults.ts';
 import { recordText } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
@@ -23,15 +23,10 @@ import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
 import type { Session } from '../session.ts';
 import { type ChangedReplies, changedReplies, repliesOf, replyRows } from './client-replies.ts';
-import {
-  changeOf,
-  lostReason,
-  type NewSessionParts,
-  newSession,
-  type SessionJournal,
-} from './new-session.ts';
+import { changeOf, lostReason, newSession, type SessionJournal } from './new-session.ts';
 import { upgradeFirstForm } from './session-image.ts';
-import { type ReopenParts, type TakingParts, takeAll } from './taken-sessions.ts';
+import { takeAll } from './taken-sessions.ts';
+import type { StorageParts } from './written-sessions.ts';
 
 const MS_PER_S = 1000;
 /** Longest time that reopening sessions may block the event loop, in milliseconds. */
@@ -49,10 +44,7 @@ export interface PersistenceSettings extends SqliteStoreSettings {
   readonly checkpointSeconds: number;
 }
 
-export interface EmbeddedSessionsParts
-  extends Omit<ReopenParts, 'store' | 'refreshEnvironments'>,
-    NewSessionParts,
-    Pick<SqliteStoreParts, 'disk'> {
+export interface EmbeddedSessionsParts extends StorageParts, Pick<SqliteStoreParts, 'disk'> {
   readonly health: PersistenceHealth;
 }
 
@@ -99,35 +91,23 @@ export class EmbeddedSessions implements SessionJournal {
     for (const known of repliesOf(replies, droppedKeys))
       sessions.recallReplies(known.owner, known.replies, known.dropped);
     upgradeFirstForm(this.#store);
-    if (!this.#store.hasRecords) await this.#takeNow();
-    else {
-      this.#resuming = this.#resume();
-      this.#resuming.catch(() => undefined);
-      sessions.resumption = this.#resuming;
-    }
-  }
-
-  /** @throws Problem `storage_full`, `storage_failed` */
-  async #takeNow(): Promise<void> {
-    try {
-      this.#begin(await takeAll(this.#taking));
-    } catch (error) {
-      throw problemOf(error);
-    }
-  }
-
-  get #taking(): TakingParts {
-    return { ...this.#parts, store: this.#store, signal: this.#stop.signal };
+    const { hasRecords } = this.#store;
+    this.#resuming = this.#resume(hasRecords);
+    if (!hasRecords) return this.#resuming;
+    this.#resuming.catch(() => undefined);
+    sessions.resumption = this.#resuming;
   }
 
   /** @throws Problem where the folder cannot be read or written: the server is then not ready, and loses nothing */
-  async #resume(): Promise<void> {
+  async #resume(hasRecords: boolean): Promise<void> {
     const { sessions, log } = this.#parts;
+    const { signal } = this.#stop;
     const remember = ({ owner, ...reply }: RecordBody<'clientReply'>) =>
       sessions.replies(owner).remember(reply);
     try {
-      await this.#store.readRecords(remember, this.#stop.signal);
-      const resumed = await takeAll(this.#taking, SLICE_MS);
+      if (hasRecords) await this.#store.readRecords(remember, signal);
+      const taking = { ...this.#parts, store: this.#store, signal };
+      const resumed = await takeAll(taking, hasRecords ? SLICE_MS : undefined);
       if (this.#finished) return;
       this.#begin(resumed);
     } catch (error) {
@@ -139,7 +119,7 @@ export class EmbeddedSessions implements SessionJournal {
         cause: error,
       });
     }
-    void this.checkpoint();
+    if (hasRecords) void this.checkpoint();
   }
 
   #begin(resumed: readonly string[]): void {
@@ -240,25 +220,25 @@ export class EmbeddedSessions implements SessionJournal {
 
   /** Writes the changes since the last checkpoint in small steps. A failure is logged, and the next checkpoint repeats it. */
   checkpoint(): Promise<void> {
-    const { health } = this.#parts;
-    this.#underWay ??= this.#writeChanged()
-      .then(
-        () => {
-          if (this.#finished) return;
-          this.#retry.succeeded();
-          health.succeeded('checkpoint');
-        },
-        error => {
-          // At the end everything is written at once.
-          if (this.#finished) return;
-          health.failed('checkpoint', error);
-          this.#retry.failed();
-        },
-      )
-      .finally(() => {
-        this.#underWay = undefined;
-      });
+    this.#underWay ??= this.#attempt().finally(() => {
+      this.#underWay = undefined;
+    });
     return this.#underWay;
+  }
+
+  async #attempt(): Promise<void> {
+    const { health } = this.#parts;
+    try {
+      await this.#writeChanged();
+      if (this.#finished) return;
+      this.#retry.succeeded();
+      health.succeeded('checkpoint');
+    } catch (error) {
+      // At the end everything is written at once.
+      if (this.#finished) return;
+      health.failed('checkpoint', error);
+      this.#retry.failed();
+    }
   }
 
   async #writeChanged(): Promise<void> {

@@ -3,19 +3,19 @@ import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
-import { restore, settingsOf, type TakenSessionsParts } from './taken-sessions.ts';
-import type { WrittenSessions } from './written-sessions.ts';
+import { restore, settingsOf } from './taken-sessions.ts';
+import type { SharedParts, WrittenSessions } from './written-sessions.ts';
 
 const MAX_PEEKED = 500;
 
 /** Reads sessions without becoming their writer: lists, walls, replies to repeated requests. */
 export class SeenSessions {
-  readonly #parts: TakenSessionsParts;
+  readonly #parts: SharedParts;
   readonly #written: WrittenSessions;
   /** Sessions read without taking them, by their state in the store. */
   readonly #peeked = new Map<string, { readonly content: StoredContent; readonly session: Session }>();
 
-  constructor(parts: TakenSessionsParts, written: WrittenSessions) {
+  constructor(parts: SharedParts, written: WrittenSessions) {
     this.#parts = parts;
     this.#written = written;
   }

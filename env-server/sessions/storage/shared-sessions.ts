@@ -11,13 +11,14 @@ import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
 import type { SessionJournal } from './new-session.ts';
 import { SeenSessions } from './seen-sessions.ts';
-import { TakenSessions, type TakenSessionsParts } from './taken-sessions.ts';
+import { TakenSessions } from './taken-sessions.ts';
 import {
   ClaimedBefore,
   Fenced,
   type HeldSession,
   MAX_RECORD_LENGTH,
   type SessionEffect,
+  type SharedParts,
   TOUCHES,
   WrittenSessions,
 } from './written-sessions.ts';
@@ -33,11 +34,6 @@ const IDLE_IN_MEMORY_MS = 30_000;
 const COPYING = 'clone';
 /** Part of `--max-bytes` above which sessions leave memory as soon as nothing runs in them. */
 const CROWDED = 0.5;
-
-export interface SharedSessionsParts extends Omit<TakenSessionsParts, 'store'> {
-  /** The reply to a request that opened these sessions, or with `isCopies` cloned them. */
-  readonly openedReplyOf: (sessions: readonly Session[], isCopies: boolean) => unknown;
-}
 
 export type { SessionEffect };
 
@@ -71,7 +67,7 @@ interface Copying {
  */
 export class SharedSessions implements SessionJournal {
   readonly store: ValkeySessionStore;
-  readonly #parts: SharedSessionsParts;
+  readonly #parts: SharedParts;
   readonly #written: WrittenSessions;
   readonly #taken: TakenSessions;
   readonly #seen: SeenSessions;
@@ -85,13 +81,13 @@ export class SharedSessions implements SessionJournal {
   readonly isSlow = false;
   readonly isShared = true;
 
-  constructor(store: ValkeySessionStore, parts: SharedSessionsParts) {
-    this.store = store;
+  constructor(parts: SharedParts) {
+    this.store = parts.store;
     this.#parts = parts;
-    this.#written = new WrittenSessions({ ...parts, store });
-    this.#taken = new TakenSessions({ ...parts, store }, this.#written);
-    this.#seen = new SeenSessions({ ...parts, store }, this.#written);
-    store.connection.onReconnect = () => this.#written.suspect();
+    this.#written = new WrittenSessions(parts);
+    this.#taken = new TakenSessions(parts, this.#written);
+    this.#seen = new SeenSessions(parts, this.#written);
+    this.store.connection.onReconnect = () => this.#written.suspect();
   }
 
   /** Number of times that this server became the writer of a session that it did not write. */

@@ -1,6 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Logger } from 'pino';
-import type { Json } from '../../../shared/json.ts';
 import {
   type OpenBody,
   type RecordBody,
@@ -15,9 +13,7 @@ import {
   type Tombstone,
 } from '../../store/session-store.ts';
 import type { SqliteSessionStore } from '../../store/sqlite-session-store.ts';
-import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import { dynamicsSeedOf, type EpisodeState, withDynamics } from '../episodes/episode.ts';
-import type { SessionManager } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
 import type { VariantCatalog } from '../variant-catalog.ts';
@@ -29,11 +25,12 @@ import type { StoredHead, StoredSession, StoredSettings } from './stored-session
 import {
   type HeldSession,
   heldSession,
+  type SharedParts,
+  type StorageParts,
   type WrittenSessions,
-  type WrittenSessionsParts,
 } from './written-sessions.ts';
 
-export interface TakingParts extends ReopenParts {
+interface TakingParts extends StorageParts {
   readonly store: SqliteSessionStore;
   /** Pauses between two sessions. */
   readonly signal: AbortSignal;
@@ -87,20 +84,15 @@ async function take(parts: TakingParts, id: string): Promise<'resumed' | 'rolled
   return ended?.ending === 'session_lost' ? 'lost' : undefined;
 }
 
-export interface TakenSessionsParts extends WrittenSessionsParts, ReopenParts {
-  readonly store: ValkeySessionStore;
-  readonly refreshEnvironments: () => Promise<void>;
-}
-
 /** Makes this server the writer of sessions, and loads them from the store. */
 export class TakenSessions {
-  readonly #parts: TakenSessionsParts;
+  readonly #parts: SharedParts;
   readonly #written: WrittenSessions;
   readonly #loading = new Map<string, Promise<void>>();
   /** Number of times that this server became the writer of another server's session. */
   taken = 0;
 
-  constructor(parts: TakenSessionsParts, written: WrittenSessions) {
+  constructor(parts: SharedParts, written: WrittenSessions) {
     this.#parts = parts;
     this.#written = written;
   }
@@ -207,16 +199,9 @@ export class TakenSessions {
   }
 }
 
-export interface ReopenParts {
+interface ReopenParts extends StorageParts {
   readonly store: Pick<SessionStore, 'isShared'>;
-  readonly sessions: SessionManager;
-  readonly catalog: VariantCatalog;
-  readonly log: Logger;
-  readonly editionOf: (envId: string) => string;
-  /** The reply to a request that began an episode. */
-  readonly viewOf: (session: Session) => Json;
-  /** Reads the environments that other servers have registered. */
-  readonly refreshEnvironments?: () => Promise<void>;
+  readonly refreshEnvironments?: SharedParts['refreshEnvironments'];
 }
 
 /**

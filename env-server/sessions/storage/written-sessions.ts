@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Json } from '../../../shared/json.ts';
 import { RECORD_KINDS, type RecordBody, type RecordKind } from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
 import type {
@@ -14,8 +15,7 @@ import type { EndedSession } from '../ended.ts';
 import { mostOpen, refusalAt, type SessionLimits, TooManySessions } from '../limits/admission.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
-import type { VariantCatalog } from '../variant-catalog.ts';
-import { changeOf, newSession } from './new-session.ts';
+import { changeOf, type NewSessionParts, newSession } from './new-session.ts';
 
 /** Records and characters after which a checkpoint makes the earlier ones obsolete. */
 const CHECKPOINT_RECORDS = 64;
@@ -46,13 +46,22 @@ export class ClaimedBefore extends Error {
   }
 }
 
-export interface WrittenSessionsParts {
-  readonly store: ValkeySessionStore;
+/** Parts of a server that its stored sessions use, in either store. */
+export interface StorageParts extends NewSessionParts {
   readonly sessions: SessionManager;
-  readonly limits: SessionLimits;
-  readonly catalog: VariantCatalog;
   readonly log: Logger;
-  readonly editionOf: (envId: string) => string;
+  /** The reply to a request that began an episode. */
+  readonly viewOf: (session: Session) => Json;
+}
+
+/** The same for a store that several servers share. */
+export interface SharedParts extends StorageParts {
+  readonly store: ValkeySessionStore;
+  readonly limits: SessionLimits;
+  /** Reads the environments that other servers have registered. */
+  readonly refreshEnvironments: () => Promise<void>;
+  /** The reply to a request that opened these sessions, or with `isCopies` cloned them. */
+  readonly openedReplyOf: (sessions: readonly Session[], isCopies: boolean) => unknown;
 }
 
 /** The newest id in a session's stream known to this server: `<epoch>-<n>`. */
@@ -86,14 +95,14 @@ export interface HeldSession extends Position {
 
 /** Sessions that this server writes: sends their records, tracks their outcome, opens, checkpoints and ends sessions. */
 export class WrittenSessions {
-  readonly #parts: WrittenSessionsParts;
+  readonly #parts: SharedParts;
   readonly #held = new Map<string, HeldSession>();
   /** Newest record that a client may have `seen`, for copies given up because the store did not answer. */
   readonly #givenUp = new Map<string, number>();
   /** Sessions that ended here while the store did not answer. */
   readonly #unended = new Map<string, { readonly at: EndPosition; readonly tombstone: Tombstone }>();
 
-  constructor(parts: WrittenSessionsParts) {
+  constructor(parts: SharedParts) {
     this.#parts = parts;
   }
 
