@@ -1,7 +1,10 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { parseActivation } from './activation.ts';
 import { checkedConfig, checkSize, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
-import { FAMILIES, type ModelFamily } from './families/index.ts';
+import type { ModelFamily } from './families/family.ts';
+import { gemma2, gemma3Text } from './families/gemma.ts';
+import { llama, mistral, olmo2, phi3, smollm3 } from './families/llama.ts';
+import { qwen2, qwen3, qwen3Moe, seedOss } from './families/qwen.ts';
 import type { WeightDtype } from './files/stored-numbers.ts';
 import { number, positiveInteger, show } from './json-fields.ts';
 import { parseRope, scalingToJson } from './rope.ts';
@@ -144,3 +147,18 @@ function refuseOthersKeys(json: JsonObject, { type, keys, ignored = [] }: ModelF
 function tokenId(json: JsonObject, key: string): number | null {
   return json[key] == null ? null : number(json, key);
 }
+
+/** Every family of models, one a line. */
+export const FAMILIES: readonly ModelFamily[] = [
+  qwen2,
+  qwen3,
+  llama,
+  mistral,
+  gemma2,
+  gemma3Text,
+  phi3,
+  smollm3,
+  olmo2,
+  qwen3Moe,
+  seedOss,
+];

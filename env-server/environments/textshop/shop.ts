@@ -1,9 +1,12 @@
+import type { Json, JsonObject } from '../../../shared/json.ts';
+import { Random } from '../../../shared/random.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
+import { jsonParts, NotJson } from '../core/datasets/json-stream.ts';
+import { findFile, InvalidField, readRecords, textField } from '../core/datasets/records.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import type { Split } from '../core/splits.ts';
-import { type Goal, generateGoals, generateProducts, type Product } from './catalog.ts';
-import { type PublicFiles, readPublicShop } from './public-data.ts';
+import { type Goal, generateGoals, generateProducts, type Product, priceOf, upperPrice } from './catalog.ts';
 
 const RESULTS = 50;
 /** Goals of the test and validation parts of the full public data. */
@@ -79,4 +82,198 @@ async function openPublic(files: PublicFiles): Promise<Shop> {
     shop.catch(() => reading.delete(key));
     return shop;
   });
+}
+
+/** The files of the public WebShop data: `items_shuffle*.json`, `items_ins_v2*.json` and `items_human_ins.json`. */
+interface PublicFiles {
+  readonly products: string;
+  readonly attributes?: string;
+  readonly instructions?: string;
+}
+
+/** A product's price when the data has none. */
+const USUAL_PRICE = 100;
+/** Goals made for each product from its option values. */
+const MAX_COMBINATIONS = 64;
+
+/**
+ * A record of `items_shuffle.json`; its attributes come from another file.
+ * @throws InvalidField
+ */
+export function readProduct(record: JsonObject): Product {
+  const optional = (field: string): string =>
+    typeof record[field] === 'string' ? (record[field] as string) : '';
+  const features = record.small_description;
+  return {
+    asin: textField(record, 'asin'),
+    title: textField(record, 'name'),
+    category: optional('category'),
+    query: optional('query').toLowerCase().trim(),
+    productCategory: optional('product_category'),
+    description: optional('full_description'),
+    features: Array.isArray(features) ? features.map(String) : features ? [String(features)] : [],
+    attributes: [],
+    options: readOptions(record.customization_options),
+    prices: readPrices(record.pricing),
+    rating: 'N.A.',
+    reviews: [],
+  };
+}
+
+/** `$12.99`, or `$12.99 to $20.00`. */
+function readPrices(pricing: Json | undefined): number[] {
+  if (typeof pricing !== 'string' || pricing.trim() === '') return [USUAL_PRICE];
+  const prices = pricing
+    .split('$')
+    .slice(1, 3)
+    .map(part => Number.parseFloat(part.replaceAll(/[^\d.]/g, '')));
+  if (prices.length === 0 || prices.some(Number.isNaN)) {
+    throw new InvalidField('pricing', `expected a price such as $12.99, got ${JSON.stringify(pricing)}`);
+  }
+  return prices;
+}
+
+function readOptions(given: Json | undefined): { [name: string]: string[] } {
+  const options: { [name: string]: string[] } = {};
+  if (given === undefined || given === null || given === '') return options;
+  if (!isObject(given)) throw new InvalidField('customization_options', 'expected an object');
+  for (const [name, contents] of Object.entries(given)) {
+    if (contents === null) continue;
+    if (!Array.isArray(contents)) throw new InvalidField(`customization_options.${name}`, 'expected a list');
+    options[name.toLowerCase()] = contents.map((content, index) => {
+      const value = isObject(content) ? content.value : undefined;
+      if (typeof value !== 'string') {
+        throw new InvalidField(`customization_options.${name}[${index}].value`, 'expected text');
+      }
+      return value.trim().replaceAll('/', ' | ').toLowerCase();
+    });
+  }
+  return options;
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The entries of a JSON file that is one object by ASIN. @throws InvalidConfig */
+async function readKeyed(pointer: string, path: string): Promise<ReadonlyMap<string, Json>> {
+  const { file } = await findFile(pointer, path);
+  const content = new Map<string, Json>();
+  const fault = (message: string) => new InvalidConfig(pointer, `data file ${path}${message}`);
+  try {
+    for await (const { of, text } of jsonParts(file)) {
+      if (of === 'array') throw fault(' is not an object by ASIN');
+      for (const [asin, entry] of Object.entries(parsedEntry(text))) content.set(asin, entry);
+    }
+  } catch (error) {
+    if (error instanceof NotJson) throw fault(`, entry ${content.size + 1}: ${error.message}`);
+    throw error;
+  }
+  return content;
+}
+
+/** `"ASIN": …` as an object. @throws NotJson */
+function parsedEntry(text: string): JsonObject {
+  try {
+    return JSON.parse(`{${text}}`) as JsonObject;
+  } catch {
+    throw new NotJson('the entry is not JSON');
+  }
+}
+
+/**
+ * Products with their attributes, and the goals of people or of the attribute file.
+ * @throws InvalidConfig
+ */
+async function readPublicShop(files: PublicFiles): Promise<{ products: Product[]; goals: Goal[] }> {
+  const plain = await readRecords('/products', files.products, readProduct);
+  const attributes =
+    files.attributes === undefined ? undefined : await readKeyed('/attributes', files.attributes);
+  const people =
+    files.instructions === undefined ? undefined : await readKeyed('/instructions', files.instructions);
+  const products: Product[] = [];
+  const goals: Goal[] = [];
+  const seen = new Set<string>();
+  for (const product of plain) {
+    if (seen.has(product.asin)) continue;
+    seen.add(product.asin);
+    const entry = attributes?.get(product.asin);
+    const own = isObject(entry) ? texts(entry.attributes) : [];
+    const whole = { ...product, attributes: own };
+    products.push(whole);
+    if (people) goals.push(...peopleGoals(whole, people.get(product.asin), files.instructions ?? ''));
+    else if (isObject(entry)) goals.push(...attributeGoals(whole, entry));
+  }
+  if (goals.length === 0) {
+    throw new InvalidConfig(people ? '/instructions' : '/attributes', 'no product has an instruction');
+  }
+  return { products, goals: Random.fromSeed(0).shuffle(goals) };
+}
+
+function texts(value: Json | undefined): string[] {
+  return Array.isArray(value) ? value.map(String) : [];
+}
+
+/**
+ * People's goals for a product; an instruction without attributes is skipped.
+ * @throws InvalidConfig
+ */
+function peopleGoals(product: Product, entry: Json | undefined, path: string): Goal[] {
+  if (entry === undefined) return [];
+  const fault = (field: string, wanted: string) =>
+    new InvalidConfig('/instructions', `data file ${path}, ${product.asin}: ${field}expected ${wanted}`);
+  if (!Array.isArray(entry)) throw fault('', 'a list of instructions');
+  return entry.flatMap((wish: Json, index) => {
+    if (!isObject(wish)) throw fault(`field [${index}]: `, 'an object');
+    if (typeof wish.instruction !== 'string') throw fault(`field [${index}].instruction: `, 'text');
+    const attributes = texts(wish.instruction_attributes);
+    if (attributes.length === 0) return [];
+    const options = isObject(wish.instruction_options)
+      ? Object.values(wish.instruction_options).map(String)
+      : texts(wish.instruction_options);
+    return [makeGoal(product, wish.instruction.replace(/(?<!\.)\.+$/, ''), attributes, options, index)];
+  });
+}
+
+function attributeGoals(product: Product, entry: JsonObject): Goal[] {
+  const attributes = texts(entry.instruction_attributes);
+  if (typeof entry.instruction !== 'string' || attributes.length === 0) return [];
+  const { instruction } = entry;
+  return combinations(Object.entries(product.options).sort(([a], [b]) => (a < b ? -1 : 1)))
+    .slice(0, MAX_COMBINATIONS)
+    .map((choice, index) => {
+      const wishes = choice.map(([name, value]) => `${name}: ${value}`).join(', and ');
+      const text = wishes === '' ? instruction : `${instruction} with ${wishes}`;
+      return makeGoal(
+        product,
+        text,
+        attributes,
+        choice.map(([, value]) => value),
+        index,
+      );
+    });
+}
+
+function combinations(options: readonly (readonly [string, readonly string[]])[]): [string, string][][] {
+  let all: [string, string][][] = [[]];
+  for (const [name, values] of options) {
+    all = all.flatMap(choice => values.map((value): [string, string][] => [...choice, [name, value]]));
+    if (all.length > MAX_COMBINATIONS) all = all.slice(0, MAX_COMBINATIONS);
+  }
+  return all;
+}
+
+/** Product and goal number determine the upper price, so that it is the same in every process. */
+function makeGoal(
+  product: Product,
+  text: string,
+  attributes: readonly string[],
+  options: readonly string[],
+  index: number,
+): Goal {
+  let seed = index;
+  for (const character of product.asin) seed = (seed * 31 + character.charCodeAt(0)) % 2 ** 31;
+  const price_upper = upperPrice(priceOf(product), Random.fromSeed(seed));
+  const instruction = `${text}, and price lower than ${price_upper.toFixed(2)} dollars`;
+  return { asin: product.asin, instruction, attributes, options, price_upper };
 }

@@ -4,9 +4,8 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import type { Goal, Product } from './catalog.ts';
 import { paintedParts } from './pages.ts';
-import { readProduct } from './public-data.ts';
 import { judge, tokenSetRatio } from './reward.ts';
-import { openShop, Shop } from './shop.ts';
+import { openShop, readProduct, Shop } from './shop.ts';
 import { textShop } from './textshop.ts';
 
 const play = playing(textShop);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { locate } from './reveal.ts';
+import { locate } from './register-view.ts';
 
 const value = {
   title: 'a "quoted" \\ text, with } and ]',

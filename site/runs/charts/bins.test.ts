@@ -1,5 +1,5 @@
 import t from 'tap';
-import { binsOf } from './bins.ts';
+import { binsOf } from '../views/rollouts.ts';
 
 t.test('few different values have one bar each, and rounding adds none', async t => {
   t.same(binsOf([1, 0, 0.1 + 0.2, 0.3, 0, -0.1, Number.NaN]), [

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { csvOf } from './save-chart.ts';
+import { csvOf } from './chart.ts';
 
 t.test('CSV has a row for each step, bands, and names that spreadsheets read as text', async t => {
   const csv = csvOf([

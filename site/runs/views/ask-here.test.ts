@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { renderToString } from 'preact-render-to-string';
 import t from 'tap';
 import { html } from '../../components/html.ts';
-import { AskHere } from './ask-here.ts';
+import { AskHere } from './turn-panel.ts';
 
 const ENTITIES: { readonly [name: string]: string } = {
   '&quot;': '"',

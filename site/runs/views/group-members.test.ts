@@ -2,7 +2,7 @@ import { renderToString } from 'preact-render-to-string';
 import t from 'tap';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
-import { GroupMembers } from './group-members.ts';
+import { GroupMembers } from './episode-view.ts';
 
 const LEVEL = {
   rows: 2,

@@ -3,7 +3,7 @@ import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
-import { configToJson, parseConfig } from '../config-json.ts';
+import { configToJson, FAMILIES, parseConfig } from '../config-json.ts';
 import { SafetensorsReader } from '../files/safetensors.ts';
 import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from '../golden.test-data.ts';
 import { loraSpecs, parameterSpecs } from '../parameters.ts';
@@ -16,7 +16,6 @@ import {
   gradientDifference,
   largestDifference,
 } from './families.test-data.ts';
-import { FAMILIES } from './index.ts';
 
 /** Null where this machine has none. */
 const runtimes: readonly (readonly [string, Runtime | null])[] = [

@@ -2,7 +2,7 @@ import t from 'tap';
 import { golden } from '../../../../test/golden.test-data.ts';
 import { type AdvantageSequence, DEFAULT_ADVANTAGE_SETTINGS, type GraphSettings } from '../estimator.ts';
 import { estimateAdvantages } from '../registry.ts';
-import { distancesToGoal, groupTurns } from './state-graph.ts';
+import { distancesToGoal, groupTurns } from './estimators.ts';
 
 interface GoldenEpisode {
   readonly states: readonly string[];

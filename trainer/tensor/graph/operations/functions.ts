@@ -3,7 +3,6 @@ import { unary } from './operation.ts';
 /** Functions of one number, element by element: arithmetic first, then activations. */
 
 export const neg = unary({
-  name: 'neg',
   onnx: 'Neg',
   scalar: function neg(x: number): number {
     return -x;
@@ -13,7 +12,6 @@ export const neg = unary({
 });
 
 export const exp = unary({
-  name: 'exp',
   onnx: 'Exp',
   scalar: function exp(x: number): number {
     return Math.exp(x);
@@ -23,7 +21,6 @@ export const exp = unary({
 
 /** Natural logarithm. */
 export const log = unary({
-  name: 'log',
   onnx: 'Log',
   scalar: function log(x: number): number {
     return Math.log(x);
@@ -32,7 +29,6 @@ export const log = unary({
 });
 
 export const sqrt = unary({
-  name: 'sqrt',
   onnx: 'Sqrt',
   scalar: function sqrt(x: number): number {
     return Math.sqrt(x);
@@ -42,7 +38,6 @@ export const sqrt = unary({
 
 /** 1 / x. */
 export const reciprocal = unary({
-  name: 'reciprocal',
   onnx: 'Reciprocal',
   scalar: function reciprocal(x: number): number {
     return 1 / x;
@@ -52,7 +47,6 @@ export const reciprocal = unary({
 
 /** |x|; its gradient at 0 is 0. */
 export const abs = unary({
-  name: 'abs',
   onnx: 'Abs',
   scalar: function abs(x: number): number {
     return Math.abs(x);
@@ -62,7 +56,6 @@ export const abs = unary({
 
 /** −1, 0 or 1; its gradient is 0. */
 export const sign = unary({
-  name: 'sign',
   onnx: 'Sign',
   scalar: function sign(x: number): number {
     return x > 0 ? 1 : x < 0 ? -1 : 0;
@@ -71,7 +64,6 @@ export const sign = unary({
 });
 
 export const cos = unary({
-  name: 'cos',
   onnx: 'Cos',
   scalar: function cos(x: number): number {
     return Math.cos(x);
@@ -80,7 +72,6 @@ export const cos = unary({
 });
 
 export const sin = unary({
-  name: 'sin',
   onnx: 'Sin',
   scalar: function sin(x: number): number {
     return Math.sin(x);
@@ -89,7 +80,6 @@ export const sin = unary({
 });
 
 export const sigmoid = unary({
-  name: 'sigmoid',
   onnx: 'Sigmoid',
   // From exp of a negative number, which never overflows.
   scalar: function sigmoid(x: number): number {
@@ -101,7 +91,6 @@ export const sigmoid = unary({
 
 /** x · sigmoid(x), the activation of the Qwen and Llama families. */
 export const silu = unary({
-  name: 'silu',
   // From exp of a negative number, which never overflows.
   scalar: function silu(x: number): number {
     const e = Math.exp(-Math.abs(x));
@@ -114,7 +103,6 @@ export const silu = unary({
 });
 
 export const tanh = unary({
-  name: 'tanh',
   onnx: 'Tanh',
   // From exp of a negative number, which never overflows.
   scalar: function tanh(x: number): number {
@@ -127,7 +115,6 @@ export const tanh = unary({
 
 /** The error function, 2/√π ∫₀ˣ exp(−t²) dt, used by the exact GELU. */
 export const erf = unary({
-  name: 'erf',
   onnx: 'Erf',
   // Abramowitz and Stegun 7.1.26, error 1.5e-7.
   scalar: function erf(x: number): number {
@@ -144,7 +131,6 @@ export const erf = unary({
 
 /** max(x, 0); its gradient at 0 is 0. */
 export const relu = unary({
-  name: 'relu',
   onnx: 'Relu',
   scalar: function relu(x: number): number {
     return Math.max(x, 0);

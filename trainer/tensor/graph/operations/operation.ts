@@ -32,7 +32,7 @@ export type ScalarFunction = (...x: number[]) => number;
 export interface Elementwise {
   /** ONNX operator with the same result; absent where the ONNX runtime has a lowering for the operation. */
   readonly onnx?: string;
-  /** A plain typed function that gpu.js compiles for a GPU, precise in float32. */
+  /** A plain typed function that gpu.js compiles for a GPU, precise in float32; it has the operation's name. */
   readonly scalar: ScalarFunction;
 }
 
@@ -56,20 +56,16 @@ export function expectIds(where: string, tensor: TensorType): void {
   if (tensor.dtype !== 'int32') throw new GraphError(`${where} needs int32 ids, got ${describe(tensor)}`);
 }
 
-interface ElementwiseOptions extends Elementwise {
-  readonly name: string;
-}
-
-/** An operation on one float tensor, element by element. */
+/** An operation on one float tensor, element by element, with the name of its scalar function. */
 export function unary({
-  name,
   gradient,
   fold,
   ...elementwise
-}: ElementwiseOptions &
+}: Elementwise &
   Pick<Operation, 'fold'> & {
     readonly gradient: (context: GradientContext<Attributes>) => Tensor;
   }): Operation {
+  const { name } = elementwise.scalar;
   return {
     name,
     elementwise,
@@ -82,16 +78,22 @@ export function unary({
   };
 }
 
-interface BinaryOptions extends ElementwiseOptions {
-  /** Element types allowed for the inputs, which must be equal. */
-  readonly accepts: readonly DType[];
+interface BinaryOptions extends Elementwise {
+  /** Element types allowed for the inputs, which must be equal; numbers when absent. */
+  readonly accepts?: readonly DType[];
   /** Element type of the result; that of the inputs when absent. */
   readonly result?: DType;
   readonly gradient?: Operation['gradient'];
 }
 
-/** An operation on two tensors of one element type, broadcast by numpy's rule. */
-export function binary({ name, accepts, result, gradient, ...elementwise }: BinaryOptions): Operation {
+/** An operation on two tensors of one element type, broadcast by numpy's rule, with the name of its scalar function. */
+export function binary({
+  accepts = ['float32', 'int32'],
+  result,
+  gradient,
+  ...elementwise
+}: BinaryOptions): Operation {
+  const { name } = elementwise.scalar;
   return {
     name,
     elementwise,

@@ -1,25 +1,21 @@
 import { broadcastShapes, describe, GraphError } from '../tensor.ts';
-import { binary, type Operation } from './operation.ts';
+import { binary, type Operation, type ScalarFunction } from './operation.ts';
 
 /** Elementwise operators of two operands: arithmetic, comparison and logic; also negation and selection by flags. */
 
 export const add = binary({
-  name: 'add',
   onnx: 'Add',
   scalar: function add(a: number, b: number): number {
     return a + b;
   },
-  accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream }) => [g.sumTo(upstream, a.shape), g.sumTo(upstream, b.shape)],
 });
 
 export const sub = binary({
-  name: 'sub',
   onnx: 'Sub',
   scalar: function sub(a: number, b: number): number {
     return a - b;
   },
-  accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream }) => [
     g.sumTo(upstream, a.shape),
     g.sumTo(g.neg(upstream), b.shape),
@@ -27,12 +23,10 @@ export const sub = binary({
 });
 
 export const mul = binary({
-  name: 'mul',
   onnx: 'Mul',
   scalar: function mul(a: number, b: number): number {
     return a * b;
   },
-  accepts: ['float32', 'int32'],
   gradient: ({ g, inputs: [a, b], upstream, needs }) => [
     needs(0) ? g.sumTo(g.mul(upstream, b), a.shape) : undefined,
     needs(1) ? g.sumTo(g.mul(upstream, a), b.shape) : undefined,
@@ -40,7 +34,6 @@ export const mul = binary({
 });
 
 export const div = binary({
-  name: 'div',
   onnx: 'Div',
   scalar: function div(a: number, b: number): number {
     return a / b;
@@ -55,86 +48,54 @@ export const div = binary({
   },
 });
 
-/** Half of the gradient goes to each operand where both are equal, as in PyTorch. */
-export const maximum = binary({
-  name: 'maximum',
-  onnx: 'Max',
-  scalar: function maximum(a: number, b: number): number {
-    return Math.max(a, b);
-  },
-  accepts: ['float32', 'int32'],
-  gradient: ({ g, inputs: [a, b], upstream, needs }) => {
-    const half = g.mul(upstream, 0.5);
-    const share = (own: typeof a, other: typeof a) =>
-      g.sumTo(g.where(g.greater(own, other), upstream, g.where(g.equal(own, other), half, 0)), own.shape);
-    return [needs(0) ? share(a, b) : undefined, needs(1) ? share(b, a) : undefined];
-  },
+/**
+ * The larger or the smaller of two numbers. Half of the gradient goes to each operand where both are equal, as in PyTorch.
+ * @param wins the comparison that holds where the first one is taken
+ */
+const extremum = (onnx: string, wins: 'greater' | 'less', scalar: ScalarFunction): Operation =>
+  binary({
+    onnx,
+    scalar,
+    gradient: ({ g, inputs: [a, b], upstream, needs }) => {
+      const half = g.mul(upstream, 0.5);
+      const share = (own: typeof a, other: typeof a) =>
+        g.sumTo(g.where(g[wins](own, other), upstream, g.where(g.equal(own, other), half, 0)), own.shape);
+      return [needs(0) ? share(a, b) : undefined, needs(1) ? share(b, a) : undefined];
+    },
+  });
+
+export const maximum = extremum('Max', 'greater', function maximum(a: number, b: number): number {
+  return Math.max(a, b);
 });
 
-/** Half of the gradient goes to each operand where both are equal, as in PyTorch. */
-export const minimum = binary({
-  name: 'minimum',
-  onnx: 'Min',
-  scalar: function minimum(a: number, b: number): number {
-    return Math.min(a, b);
-  },
-  accepts: ['float32', 'int32'],
-  gradient: ({ g, inputs: [a, b], upstream, needs }) => {
-    const half = g.mul(upstream, 0.5);
-    const share = (own: typeof a, other: typeof a) =>
-      g.sumTo(g.where(g.less(own, other), upstream, g.where(g.equal(own, other), half, 0)), own.shape);
-    return [needs(0) ? share(a, b) : undefined, needs(1) ? share(b, a) : undefined];
-  },
+export const minimum = extremum('Min', 'less', function minimum(a: number, b: number): number {
+  return Math.min(a, b);
 });
 
-export const less = binary({
-  name: 'less',
-  onnx: 'Less',
-  scalar: function less(a: number, b: number): number {
-    return a < b ? 1 : 0;
-  },
-  accepts: ['float32', 'int32'],
-  result: 'bool',
+const comparison = (onnx: string, scalar: ScalarFunction): Operation =>
+  binary({ onnx, scalar, result: 'bool' });
+
+export const less = comparison('Less', function less(a: number, b: number): number {
+  return a < b ? 1 : 0;
 });
 
-export const greater = binary({
-  name: 'greater',
-  onnx: 'Greater',
-  scalar: function greater(a: number, b: number): number {
-    return a > b ? 1 : 0;
-  },
-  accepts: ['float32', 'int32'],
-  result: 'bool',
+export const greater = comparison('Greater', function greater(a: number, b: number): number {
+  return a > b ? 1 : 0;
 });
 
-export const equal = binary({
-  name: 'equal',
-  onnx: 'Equal',
-  scalar: function equal(a: number, b: number): number {
-    return a === b ? 1 : 0;
-  },
-  accepts: ['float32', 'int32'],
-  result: 'bool',
+export const equal = comparison('Equal', function equal(a: number, b: number): number {
+  return a === b ? 1 : 0;
 });
 
-export const logicalAnd = binary({
-  name: 'logicalAnd',
-  onnx: 'And',
-  scalar: function logicalAnd(a: number, b: number): number {
-    return a * b;
-  },
-  accepts: ['bool'],
-  result: 'bool',
+const connective = (onnx: string, scalar: ScalarFunction): Operation =>
+  binary({ onnx, scalar, accepts: ['bool'], result: 'bool' });
+
+export const logicalAnd = connective('And', function logicalAnd(a: number, b: number): number {
+  return a * b;
 });
 
-export const logicalOr = binary({
-  name: 'logicalOr',
-  onnx: 'Or',
-  scalar: function logicalOr(a: number, b: number): number {
-    return Math.max(a, b);
-  },
-  accepts: ['bool'],
-  result: 'bool',
+export const logicalOr = connective('Or', function logicalOr(a: number, b: number): number {
+  return Math.max(a, b);
 });
 
 export const logicalNot: Operation = {
