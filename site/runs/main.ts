@@ -51,7 +51,7 @@ function App({ source }: { readonly source: Source }) {
       main.current?.focus();
     }}>Skip to the content</a>
     <${SiteHeader} current="Runs" server=${server ?? undefined} runs="#/" />
-    ${locked && html`<div class="row bar"><${TokenForm} onToken=${() => location.reload()} /><p class="hint">${token() === '' ? 'This server wants a token.' : 'This server does not know that token.'}</p></div>`}
+    ${locked && html`<div class="stack tight bar"><p class="hint">${token() === '' ? 'This server wants a token.' : 'This server does not know that token.'}</p><${TokenForm} onToken=${() => location.reload()} /></div>`}
     <main ref=${main} id="main" tabindex="-1">${viewOf(address)}</main>
   <//>`;
 }

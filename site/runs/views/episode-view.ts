@@ -24,9 +24,11 @@ import { knownTints, promptRange, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 
-/** Characters of an action's name in a turn of the strip; longer than a line of it are names with a title. */
-const MAX_NAME = 200;
+/** Names of actions that may need more than a line in the strip of turns have three lines, and their whole in a title. */
 const LONG_NAME = 20;
+const MAX_NAME = 200;
+const THREE_LINES =
+  'display: -webkit-box; overflow: hidden; overflow-wrap: anywhere; -webkit-box-orient: vertical; -webkit-line-clamp: 3';
 /** Longest expected answer on one line. */
 const MAX_ANSWER_LENGTH = 200;
 /** A link within a line that a finger can hit: 24 px high. */
@@ -140,6 +142,14 @@ const open = (hash: string): void => {
   location.hash = hash;
 };
 
+/** An action in the strip of turns; of a tool's long arguments the first without its name. */
+function ActionName({ name }: { readonly name: string }) {
+  if (name.length <= LONG_NAME) return html`<span><${Arrow} name=${name} />${name}</span>`;
+  const [tool, rest] = name.split(/\(\n {2}\w+: ?\n? */, 2);
+  const text = rest === undefined ? name : `${tool}(${rest}`;
+  return html`<span style=${THREE_LINES} title=${name}>${text.slice(0, MAX_NAME)}</span>`;
+}
+
 function Facts({ episode }: { readonly episode: EpisodeRecord }) {
   const { env_id, seed, turns, filter, server, samples, format, expected } = episode;
   if (format !== undefined) {
@@ -226,7 +236,7 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
             .map(([name, value]) => `${name} ${short(value)}`)
             .join(', ')}</span>`
         }
-        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<span key=${k} class="cut" style="max-width: 100%" title=${name.length > LONG_NAME ? name : undefined}><${Arrow} name=${name} />${name.slice(0, MAX_NAME)}</span>`)}${one.finish_reason === 'length' ? html`<span class="outcome">${names.length === 0 ? 'and ' : ''}cut off</span>` : null}</span>
+        <span class="row tight">${names.length === 0 ? html`<span class="outcome">no valid action</span>` : names.map((name, k) => html`<${ActionName} key=${k} name=${name} />`)}${one.finish_reason === 'length' ? html`<span class="outcome">${names.length === 0 ? 'and ' : ''}cut off</span>` : null}</span>
         ${value !== undefined && html`<span class="row tight turn-number"><span class="fine">value</span><span class="number">${value.toFixed(2).replace('-', '−')}</span><${Meter} share=${value / mostValue} /></span>`}
         ${advantage !== undefined && html`<span class="row tight turn-number"><span class="fine">advantage</span><span class="number">${signed(advantage)}</span><${Meter} share=${advantage / mostAdvantage} middle /></span>`}
       </button>`;

@@ -32,7 +32,8 @@ const VIEWS: { readonly [view in RunView]: Load<RunViewProps> } = {
 };
 
 /** A fade at the edge of tabs that do not fit. */
-const FADE = 'padding-right: 2rem; mask: linear-gradient(to left, transparent, #000 2rem)';
+const FADE_WIDTH = 32;
+const FADE = `padding-right: ${FADE_WIDTH}px; mask: linear-gradient(to left, transparent, #000 ${FADE_WIDTH}px)`;
 
 /** The pages of one run. */
 export function RunPages({ address }: { readonly address: Address }) {
@@ -46,9 +47,11 @@ export function RunPages({ address }: { readonly address: Address }) {
   const error = store.error ?? unloaded;
   const bar = useRef<HTMLElement>(null);
   useEffect(() => {
-    const current = bar.current?.querySelector<HTMLElement>('[aria-current]');
-    if (current)
-      bar.current!.scrollLeft = current.offsetLeft - bar.current!.offsetLeft - bar.current!.clientWidth / 2;
+    const { current: nav } = bar;
+    const chosen = nav?.querySelector<HTMLElement>('[aria-current]');
+    if (!nav || !chosen) return;
+    const end = chosen.offsetLeft - nav.offsetLeft + chosen.offsetWidth;
+    nav.scrollLeft = end - nav.clientWidth + FADE_WIDTH;
   }, [view]);
   const tabs = isForeign ? (['episodes'] as const) : RUN_VIEWS.filter(name => name !== 'episode');
   const pages = html`<${Status} error=${error} loading=${!(detail && View) && !error} />

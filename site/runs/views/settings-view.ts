@@ -37,6 +37,9 @@ export function SettingsView({ store, address }: RunViewProps) {
   </div>`;
 }
 
+/** A key that continues on another line after a dot or an underscore. */
+const breakable = (key: string) => key.split(/(?<=[._])/).map(part => html`${part}<wbr />`);
+
 interface SectionProps {
   readonly title: string;
   readonly entries: readonly Entry[];
@@ -48,6 +51,6 @@ function Section({ title, entries, whole }: SectionProps) {
   const name = (key: string) => (whole || !key.startsWith(`${title}.`) ? key : key.slice(title.length + 1));
   return html`<section class="panel"><h2>${title}</h2>
     <div class="scroll-x" tabindex="0" role="region" aria-label=${title}><table style="overflow-wrap: anywhere">
-      <tbody>${entries.map(([key, value]) => html`<tr key=${key}><th scope="row"><code title=${key}>${name(key)}</code></th><td><code>${value === null ? 'null' : String(value)}</code></td></tr>`)}</tbody>
+      <tbody>${entries.map(([key, value]) => html`<tr key=${key}><th scope="row"><code title=${key}>${breakable(name(key))}</code></th><td><code>${value === null ? 'null' : String(value)}</code></td></tr>`)}</tbody>
     </table></div></section>`;
 }
