@@ -98,7 +98,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   Sudoku: {
     config: 'configs/base.yaml',
     about:
-      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements are sampled, of which random ones solve two boards in three. Validation boards never occur in training.',
+      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements\nare sampled, of which random ones solve two boards in three. Validation boards never occur in training.',
     overrides: [
       ...[
         ['SudokuTrain', 'train'],
