@@ -13,8 +13,10 @@ export interface CheckpointRequest {
   readonly turn: number;
   /** Step of the checkpoint; the newest where it is absent. */
   readonly step?: number;
-  /** Text to ask in place of the turn's prompt; what it leaves unchanged keeps its tokens. */
+  /** For `ask`: text in place of the turn's prompt; what it leaves unchanged keeps its tokens. */
   readonly prompt?: string;
+  /** For `play_on`: actions that were taken from there. */
+  readonly actions?: readonly Json[];
 }
 
 /** The checkpoints that a run keeps. */
@@ -51,13 +53,15 @@ export interface EncodedText {
 
 export interface PlayOnReply {
   readonly step: number;
-  /** Actions of the turns that the checkpoint played, in order. */
+  /** Actions of the turns that the checkpoint then played, in order. */
   readonly actions: readonly Json[];
 }
 
 /** Longest text of a prompt in UTF-16 units, and largest request in bytes: JSON may write a unit with six. */
 export const MAX_PROMPT_LENGTH = 131_072;
 export const MAX_CHECKPOINT_REQUEST_BYTES = 6 * MAX_PROMPT_LENGTH + 1024;
+/** Most actions to play on after. */
+const MAX_ACTIONS = 1000;
 const MAX_NUMBER = 1_000_000_000;
 
 /** The fault of a value that should be a request; undefined when it is valid. */
@@ -71,11 +75,14 @@ export function checkpointProblem(value: unknown): string | undefined {
     turn,
     step = 0,
     prompt,
+    actions,
     ...others
-  } = value as { readonly [key: string]: unknown };
+  } = value as {
+    readonly [key: string]: unknown;
+  };
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)
-    return `\`${unknown.slice(0, 100)}\`: unknown key; known here: action, file, index, turn, step, prompt`;
+    return `\`${unknown.slice(0, 100)}\`: unknown key; known here: action, file, index, turn, step, prompt, actions`;
   if (!CHECKPOINT_ACTIONS.some(known => known === action))
     return `\`action\` must be one of ${CHECKPOINT_ACTIONS.join(', ')}`;
   if (typeof file !== 'string') return '`file` must be the name of a trajectory file, e.g. train-000010';
@@ -83,6 +90,11 @@ export function checkpointProblem(value: unknown): string | undefined {
     if (!Number.isInteger(number) || Number(number) < 0 || Number(number) > MAX_NUMBER)
       return `\`${name}\` must be a whole number from 0 to ${MAX_NUMBER}`;
   }
+  if (
+    actions !== undefined &&
+    (action !== 'play_on' || !Array.isArray(actions) || actions.length > MAX_ACTIONS)
+  )
+    return `\`actions\` must be a list of at most ${MAX_ACTIONS}, for \`play_on\` alone`;
   if (prompt === undefined) return undefined;
   if (action !== 'ask' || typeof prompt !== 'string') return '`prompt` must be a text, for `ask` alone';
   return promptProblem(prompt);

@@ -38,6 +38,9 @@ const GONE: ReadonlySet<string | undefined> = new Set([
 /** Actions from the start to where a visitor plays on, with the changes of chance among them. */
 type Past = Pick<PlayRequest, 'actions' | 'reseeds'>;
 
+/** The next action of a player after these steps; undefined when nothing is left for it. */
+export type OwnPlayer = (moves: EpisodeState['moves']) => Promise<Json | undefined>;
+
 /** The visitor's game: opens sessions, queues actions, and keeps the state that the view shows. */
 export class PlaySession {
   readonly #server: EnvironmentServer;
@@ -47,6 +50,8 @@ export class PlaySession {
   announce: (text: string) => void = () => {};
   /** Called after each change with the address of the current episode. */
   onchange: (start: PlayStart) => void = () => {};
+  /** Players besides the environment's references. */
+  readonly players = new Map<string, OwnPlayer>();
   /** Steps that Undo does not take back: they were taken elsewhere. */
   floor = 0;
   #episode: Episode | undefined;
@@ -294,8 +299,11 @@ export class PlaySession {
     if (policy === undefined || !episode) return false;
     const stops = this.#stops;
     try {
-      const action = await episode.plan(policy);
-      if (stops !== this.#stops) return false;
+      const { moves } = episode.state;
+      const own = this.players.get(policy);
+      const action = await (own ? own(moves) : episode.plan(policy));
+      // Such a player may take long, and its action was meant for another state then.
+      if (stops !== this.#stops || (own && moves !== episode.state.moves)) return false;
       if (action !== undefined) return await this.act(action);
       this.announce(`The policy ${policy} has nothing left to do.`);
     } catch (error) {

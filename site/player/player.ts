@@ -163,18 +163,21 @@ interface PolicyProps {
   readonly state: PlayState;
 }
 
-/** Lets a reference policy of the environment play, one step or continuously. */
+/** Lets a reference policy of the environment or another player play, one step or continuously. */
 function PolicyControls({ session, state }: PolicyProps) {
   const id = useUniqueId();
   const { environment, policy, speed, isPolicyPlaying } = state;
-  const { references } = environment!;
-  if (references.length === 0)
+  const players = [
+    ...environment!.references,
+    ...[...session.players.keys()].map(name => ({ name, title: '' })),
+  ];
+  if (players.length === 0)
     return html`<p class="hint">The environment has no reference policy to play it.</p>`;
   const choose = (choice: object) => session.store.dispatch({ type: 'policy', ...choice });
   return html`<div class="row policy" role="group" aria-label="Reference policy">
     <span class="pair"><label for="${id}-policy">Let play</label>
       <select id="${id}-policy" aria-label="Let play" value=${policy} onChange=${(event: Event) => choose({ policy: textOf(event) })}>
-        ${references.map(({ name, title }) => html`<option key=${name} value=${name} title=${title}>${name}</option>`)}
+        ${players.map(({ name, title }) => html`<option key=${name} value=${name} title=${title}>${name}</option>`)}
       </select></span>
     <button type="button" aria-keyshortcuts="." onClick=${() => session.playOne()}>One step<kbd aria-hidden="true">.</kbd></button>
     <button type="button" onClick=${() => (isPolicyPlaying ? session.stop() : session.playOn())}>${isPolicyPlaying ? 'Stop' : 'Play on'}</button>

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Json } from '../../shared/json.ts';
 import {
   type AskReply,
   type CheckpointRequest,
@@ -30,17 +31,19 @@ export interface CheckpointChoice {
   readonly step?: number;
 }
 
+/** A state to play on from: that before a turn of an episode, after these actions. */
+export interface PlayOnStart {
+  readonly episode: TrajectoryRecord;
+  readonly turn: number;
+  readonly actions: readonly Json[];
+}
+
 /** Checkpoints of runs, in other processes. Takes one request at a time, and throws an Error for a second. */
 export interface Checkpoints {
   kept(folder: string): KeptCheckpoints;
   ask(checkpoint: CheckpointChoice, question: Question, signal: AbortSignal): Promise<AskReply>;
-  /** Plays on from before a turn on the environment server of the dashboard. */
-  playOn(
-    checkpoint: CheckpointChoice,
-    episode: TrajectoryRecord,
-    turn: number,
-    signal: AbortSignal,
-  ): Promise<PlayOnReply>;
+  /** Plays on on the environment server of the dashboard. */
+  playOn(checkpoint: CheckpointChoice, start: PlayOnStart, signal: AbortSignal): Promise<PlayOnReply>;
   /** Ends the processes. */
   close(): Promise<void>;
 }
@@ -77,7 +80,7 @@ export function addCheckpointRoute(app: FastifyInstance, { reader, checkpoints, 
     async (request, reply) => {
       const wrong = checkpointProblem(request.body);
       if (wrong !== undefined) return refuse(reply, 400, wrong);
-      const { action, file, index, turn, step, prompt } = request.body as CheckpointRequest;
+      const { action, file, index, turn, step, prompt, actions = [] } = request.body as CheckpointRequest;
       const run = await runOf(request);
       const found = run && (await reader.episode(run.id, file, index));
       if (!found?.episode.turns[turn]) return refuse(reply, 404, 'there is no such run, episode or turn');
@@ -87,8 +90,10 @@ export function addCheckpointRoute(app: FastifyInstance, { reader, checkpoints, 
       reply.raw.once('close', () => gone.abort(new Error('the page has gone')));
       const checkpoint = { folder: run!.path, step };
       try {
-        if (action === 'play_on')
-          return await checkpoints.playOn(checkpoint, found.episode as TrajectoryRecord, turn, gone.signal);
+        if (action === 'play_on') {
+          const episode = found.episode as TrajectoryRecord;
+          return await checkpoints.playOn(checkpoint, { episode, turn, actions }, gone.signal);
+        }
         return await checkpoints.ask(checkpoint, questionAt(found, turn, prompt), gone.signal);
       } catch (error) {
         return refuse(reply, 409, (error as Error).message);

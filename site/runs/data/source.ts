@@ -33,7 +33,7 @@ export interface Source {
    * Asks a checkpoint of a run.
    * @throws ServerAway, RequestFailed
    */
-  checkpoint<T>(id: string, request: CheckpointRequest): Promise<T>;
+  checkpoint<T>(id: string, request: CheckpointRequest, signal?: AbortSignal): Promise<T>;
   /** Sets the token of later requests, while the tab is open. */
   setToken(token: string): void;
   /**
@@ -106,8 +106,8 @@ function liveSource(site: SiteAddresses): OwnSource {
     annotate: (id, annotations) =>
       readJson(`api/annotations${searchOf({ id })}`, { method: 'PUT', body: annotations }),
     control: (id, command) => readJson(`api/control${searchOf({ id })}`, { method: 'POST', body: command }),
-    checkpoint: (id, request) =>
-      readJson(`api/checkpoint${searchOf({ id })}`, { method: 'POST', body: request }),
+    checkpoint: (id, request, signal) =>
+      readJson(`api/checkpoint${searchOf({ id })}`, { method: 'POST', body: request, signal }),
     setToken,
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import {
   type AskReply,
   type CheckpointAnswer,
@@ -38,21 +38,17 @@ export function AskNow({ id, prompt, ...place }: AskNowProps) {
   const source = useSource();
   const [text, setText] = useState(prompt);
   const [{ reply, error, isBusy }, setState] = useState<AskState>({});
-  const open = useRef(true);
-  useEffect(
-    () => () => {
-      open.current = false;
-    },
-    [],
-  );
+  /** Aborted when the turn is left: a checkpoint that loads for it is given up. */
+  const leaving = useMemo(() => new AbortController(), []);
+  useEffect(() => () => leaving.abort(), []);
   const ask = async () => {
     setState({ isBusy: true });
-    const changed = text === prompt ? undefined : text;
-    const state = await source.checkpoint<AskReply>(id, { action: 'ask', ...place, prompt: changed }).then(
+    const request = { action: 'ask', ...place, prompt: text === prompt ? undefined : text } as const;
+    const state = await source.checkpoint<AskReply>(id, request, leaving.signal).then(
       reply => ({ reply }),
       error => ({ error }),
     );
-    if (open.current) setState(state);
+    if (!leaving.signal.aborted) setState(state);
   };
   const problem = promptProblem(text);
   return html`<${CheckpointChoice} id=${id} step=${place.step} changes=${isBusy} />

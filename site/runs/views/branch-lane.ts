@@ -1,6 +1,5 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
 import { formatValue, namedAction } from '../../player/format.ts';
@@ -10,6 +9,7 @@ import { type BatchReply, batchServer } from '../../player/server.ts';
 import { isOver, totalReward } from '../../player/session-state.ts';
 import type { Source } from '../data/source.ts';
 import { short } from '../format.ts';
+import { CHECKPOINT, CheckpointPlayer, type PlayOn } from './checkpoint-player.ts';
 import { Arrow, actionsBefore } from './turn-words.ts';
 
 /** A game that branches off an episode. */
@@ -18,18 +18,20 @@ export interface Branch {
   readonly turn: number;
   /** `hand`, `checkpoint`, or the reference policy that plays. */
   readonly by: string;
-  /** The checkpoint's part of the game. */
-  readonly played?: PlayOnReply;
+  /** Present where a checkpoint can play. */
+  readonly checkpoint?: CheckpointPlayer;
   readonly session: PlaySession;
 }
 
-interface BranchStart extends Pick<Branch, 'turn' | 'by' | 'played'> {
+interface BranchStart extends Pick<Branch, 'turn' | 'by'> {
   readonly episode: EpisodeRecord;
   readonly config?: object;
+  /** Absent where no checkpoint can play. */
+  readonly playOn?: PlayOn;
 }
 
 /** Opens a session of an episode's level, and continues from before a turn. */
-export function openBranch(source: Source, { episode, config, turn, by, played }: BranchStart) {
+export function openBranch(source: Source, { episode, config, turn, by, playOn }: BranchStart) {
   const actions = actionsBefore(episode, turn);
   const server = batchServer(
     async items => (await source.post<{ results: readonly BatchReply[] }>('v1/batch', { items })).results,
@@ -37,6 +39,8 @@ export function openBranch(source: Source, { episode, config, turn, by, played }
   );
   const session = new PlaySession(server);
   session.floor = actions.length;
+  const checkpoint = playOn && new CheckpointPlayer(playOn, actions.length);
+  if (checkpoint) session.players.set(CHECKPOINT, checkpoint.next);
   const play = async () => {
     await session.open({
       envId: episode.env_id,
@@ -44,13 +48,13 @@ export function openBranch(source: Source, { episode, config, turn, by, played }
       dynamicsSeed: episode.dynamics_seed,
       reseeds: episode.reseeds,
       config: config as { readonly [name: string]: Json } | undefined,
-      actions: [...actions, ...(played?.actions ?? [])],
+      actions,
     });
-    if (by === 'hand' || played) return;
-    session.store.dispatch({ type: 'policy', policy: by, speed: 'fast' });
+    if (by === 'hand') return;
+    session.store.dispatch({ type: 'policy', policy: by, speed: by === CHECKPOINT ? 'normal' : 'fast' });
     await session.playOn();
   };
-  return { branch: { turn, by, session, played }, ended: play() };
+  return { branch: { turn, by, session, checkpoint }, ended: play() };
 }
 
 interface LaneProps {
@@ -62,7 +66,7 @@ interface LaneProps {
 
 /** The branch in its lane: its steps since the episode, and the player. */
 export function BranchLane({ branch, close, server }: LaneProps) {
-  const { session, turn, by, played } = branch;
+  const { session, turn, by, checkpoint } = branch;
   const place = useRef<HTMLElement>(null);
   const { state } = session.store;
   const { episode, focusRequests } = state;
@@ -86,12 +90,12 @@ export function BranchLane({ branch, close, server }: LaneProps) {
       : 'ended without success'
     : state.isOpening || state.isPolicyPlaying
       ? 'playing …'
-      : played
+      : checkpoint?.end !== undefined && checkpoint.end === episode?.moves.length
         ? `${moves.length === 0 ? 'no valid action' : 'not over'} within its turns`
         : 'open';
   const link = episode && `${server}#/watch/${encodeURIComponent(episode.session.session_id)}`;
   return html`<section ref=${place} class="panel branch" aria-label="Branch" onKeyDown=${press}>
-    <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : played ? `the checkpoint of step ${played.step}` : `the ${by} player`}</h2>
+    <div class="panel-head"><h2>Branch before turn ${turn + 1}, played by ${by === 'hand' ? 'hand' : by === CHECKPOINT ? `the checkpoint${checkpoint?.reply ? ` of step ${checkpoint.reply.step}` : ''}` : `the ${by} player`}</h2>
       <span class="fine" role="status">${standing}, return from here ${short(totalReward({ moves }))}</span>
       <span class="row tools">${link && html`<a class="button small" href=${link}>Open in Watch</a>`}<button type="button" class="small" onClick=${close}>Close the branch</button></span></div>
     <ol class="row branch-actions">${moves.map(({ action, reward }, i) => {

@@ -1,4 +1,5 @@
-import { useMemo, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Json } from '../../../shared/json.ts';
 import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';
@@ -6,14 +7,9 @@ import { useEvent } from '../../components/store.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
+import { CHECKPOINT } from './checkpoint-player.ts';
 import type { RunViewProps } from './run-view-props.ts';
 import { TokenForm } from './token-form.ts';
-import { actionsBefore } from './turn-words.ts';
-
-/** The player that is not in the page or on the environment server. */
-const CHECKPOINT = 'checkpoint';
-const FRESH_CHANCE =
-  'A checkpoint cannot play on from here: this try of a tree changed its dynamics seed on the way. Play on by hand.';
 
 /**
  * The branch of an episode, and its actions.
@@ -33,34 +29,40 @@ export function useBranch(
   useEvent(branch?.session.store ?? nothing, 'change');
   const { api, server, checkpoints } = source.site;
   const config = store.detail!.row.run.tags.find(({ tag }) => tag === episode.tag)?.config;
-  const playedOn = (turn: number) => {
-    const taken = actionsBefore(episode, turn).length;
-    if (episode.reseeds?.some(({ step }) => step <= taken)) throw new Error(FRESH_CHANCE);
-    setWaiting(true);
-    return source
-      .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn, step })
-      .finally(() => setWaiting(false));
+  const hasCheckpoint = checkpoints === true;
+  /** Aborted when the branch is left: a checkpoint that loads for it is given up. */
+  const leaving = useRef(new AbortController());
+  const close = () => {
+    branch?.session.stop();
+    leaving.current.abort();
+    leaving.current = new AbortController();
+    setBranch(undefined);
   };
+  useEffect(() => () => leaving.current.abort(), []);
   const open = async (turn: number, by: string) => {
     setProblem(undefined);
     try {
       // The player is loaded when it is first needed.
       lane.current ??= await import('./branch-lane.ts');
-      branch?.session.stop();
-      const played = by === CHECKPOINT ? await playedOn(turn) : undefined;
-      const opened = lane.current.openBranch(source, { episode, config, turn, by, played });
+      close();
+      const { signal } = leaving.current;
+      const playOn = (actions: readonly Json[]) => {
+        setWaiting(true);
+        return source
+          .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn, step, actions }, signal)
+          .finally(() => setWaiting(false));
+      };
+      const start = { episode, config, turn, by, playOn: hasCheckpoint ? playOn : undefined };
+      const opened = lane.current.openBranch(source, start);
       setBranch(opened.branch);
       await opened.ended;
     } catch (error) {
       setProblem(error);
     }
   };
-  const close = () => {
-    branch?.session.stop();
-    setBranch(undefined);
-  };
   const state = branch?.session.store.state;
-  const error = (problem ?? state?.openProblem) as Error | undefined;
+  const locked = isLocked(state?.problem) ? state?.problem : undefined;
+  const error = (problem ?? state?.openProblem ?? locked) as Error | undefined;
   return {
     available: api !== null && server !== null && episode.format === undefined,
     branch,
@@ -68,9 +70,9 @@ export function useBranch(
     error,
     busy: isWaiting || (state !== undefined && (state.isOpening || state.isPolicyPlaying)),
     isWaiting,
-    hasCheckpoint: checkpoints === true,
+    hasCheckpoint,
     step,
-    forget: () => setProblem(undefined),
+    retry: () => void branch?.session.playOn(),
     open,
     close,
     server,
@@ -81,7 +83,7 @@ export type BranchState = ReturnType<typeof useBranch>;
 
 /** Buttons that branch off before a turn. */
 export function BranchControls({ state, turn }: { readonly state: BranchState; readonly turn: number }) {
-  const { available, busy, open, error, branch, isWaiting, hasCheckpoint, step, forget } = state;
+  const { available, busy, open, error, branch, isWaiting, hasCheckpoint, step, retry } = state;
   if (!available) return null;
   const references = branch?.session.store.state.environment?.references.map(({ name }) => name);
   return html`<div class="row" role="group" aria-label="Branch here">
@@ -96,6 +98,6 @@ export function BranchControls({ state, turn }: { readonly state: BranchState; r
     )}</span>
     <span class="fine" role="status">${isWaiting ? 'The checkpoint loads and plays …' : ''}</span>
     ${error && html`<span class="fine outcome field-error" role="alert">${error.message}</span>`}
-    ${isLocked(error) && html`<${TokenForm} onToken=${forget} />`}
+    ${isLocked(error) && html`<${TokenForm} onToken=${retry} />`}
   </div>`;
 }

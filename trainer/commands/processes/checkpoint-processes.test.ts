@@ -1,72 +1,10 @@
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import type { AskReply, PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
-import { accessibilityProblems, seeLooks, skip } from '../../../site/playground/browser.test-data.ts';
-import { openPage } from '../../dashboard/dashboard.test-data.ts';
-import { createDashboard } from '../../dashboard/server.ts';
-import { serve } from '../../rollout/server.test-data.ts';
-import { readJsonLines } from '../../tracking/jsonlines.ts';
-import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
 import { CheckpointProcesses } from './checkpoint-processes.ts';
-
-const TOKEN = 'the-token-of-the-dashboard';
-const MAX_MS = 300_000;
-
-/** A tiny run with two checkpoints, its first episode with several turns, and a dashboard that may ask them. */
-async function asked(t: Test, limits?: { readonly idleMs?: number }) {
-  const [{ name: server }] = (await serve(t)).servers;
-  const runs = t.testdir();
-  const run = await trainTiny(
-    tinySettings(server, runs, 'lake', {
-      rollout: { constrained: true },
-      training: { steps: 2, checkpoint_every: 1 },
-      tracking: { trajectories_every: 1 },
-    }),
-  );
-  const records = readJsonLines(join(run.trajectories, 'train-000001.jsonl')) as TrajectoryRecord[];
-  const index = records.findIndex(({ turns }) => turns.length > 1);
-  const place = { file: 'train-000001', index, turn: 1 };
-  const checkpoints = new CheckpointProcesses(server, limits);
-  const settings = { runs, server, host: '127.0.0.1', allowedHosts: '', controlToken: TOKEN, checkpoints };
-  const app = await createDashboard(settings);
-  t.teardown(() => app.close());
-  const send = async (payload: object, token = TOKEN) => {
-    const reply = await app.inject({
-      method: 'POST',
-      url: '/runs/api/checkpoint?id=lake',
-      payload,
-      headers: { host: '127.0.0.1', authorization: `Bearer ${token}` },
-    });
-    return { status: reply.statusCode, body: reply.json() };
-  };
-  const read = async (path: string) =>
-    (await app.inject({ url: `/runs/api/${path}`, headers: { host: '127.0.0.1' } })).json();
-  /** The prompt of the turn as the page shows it. */
-  const prompt = async (): Promise<string> => {
-    const { episode, texts } = await read(`episode?id=lake&file=${place.file}&index=${index}`);
-    const { tokens, sample } = episode.turns[place.turn];
-    return episode.samples[sample].token_ids
-      .slice(0, tokens[0])
-      .map((id: number) => texts[id])
-      .join('');
-  };
-  return { app, run, checkpoints, place, send, read, prompt, record: records[index] };
-}
-
-/** Waits until a process of this id is gone. */
-async function gone(pid: number): Promise<void> {
-  for (;;) {
-    try {
-      process.kill(pid, 0);
-    } catch {
-      return;
-    }
-    await pause(50);
-  }
-}
+import { asked, gone, MAX_MS, TOKEN } from './checkpoints.test-data.ts';
 
 t.test('a checkpoint answers and plays on, one request at a time', { timeout: MAX_MS }, async t => {
   const { app, run, checkpoints, place, send, record } = await asked(t, { idleMs: 1000 });
@@ -217,67 +155,5 @@ t.test(
     leaving.abort();
     await t.rejects(asking);
     while (checkpoints.pids.length > 0) await pause(10);
-  },
-);
-
-t.test(
-  'the page of an episode asks the checkpoint and plays on by it',
-  { skip, timeout: MAX_MS },
-  async t => {
-    const { app, run, place, prompt, checkpoints } = await asked(t);
-    const origin = await app.listen({ host: '127.0.0.1', port: 0 });
-    const { file, index, turn } = place;
-    const page = await openPage(
-      t,
-      `${origin}/runs/#/run/lake/episode?file=${file}&index=${index}&turn=${turn}`,
-    );
-    await page.getByText('Ask the checkpoint here').click();
-    await page.getByRole('button', { name: 'Sample four responses' }).click();
-    await page.getByRole('alert').getByText('needs the token').waitFor();
-    await page.locator('input[name=token]').fill(TOKEN);
-    await page.getByRole('button', { name: 'Use it' }).click();
-    await page.getByText('from the checkpoint of step 2').waitFor({ timeout: MAX_MS });
-    t.equal(await page.getByRole('list', { name: 'Sampled responses' }).getByRole('listitem').count(), 4);
-
-    const field = page.getByLabel('Prompt to answer');
-    const sample = page.getByRole('button', { name: 'Sample four responses' });
-    const whole = await field.inputValue();
-    t.equal(whole, await prompt(), 'the field has the prompt of the turn');
-    const choice = page.getByRole('combobox', { name: 'Checkpoint' });
-    await choice.focus();
-    await page.keyboard.press('ArrowDown');
-    await page.waitForURL(/checkpoint=1/);
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Control+End');
-    await page.keyboard.type('Up');
-    t.match(page.url(), new RegExp(`turn=${turn}`), 'keys in the field leave the turn');
-    await page.keyboard.press('Tab');
-    await page.keyboard.press('Enter');
-    await page
-      .getByText(/from the checkpoint of step 1, .*; 1 token of the prompt is new/)
-      .waitFor({ timeout: MAX_MS });
-    t.equal(await field.inputValue(), `${whole}Up`);
-    await field.fill('a'.repeat(1_000_000));
-    await page.getByText(/the prompt has 1000000 characters, more than/).waitFor();
-    t.ok(await sample.isDisabled());
-    await page.getByRole('button', { name: 'Undo the changes' }).click();
-    t.equal(await field.inputValue(), whole);
-    for (let i = 0; i < 20; i++) await choice.selectOption({ index: i % 2 });
-    rmSync(join(run.checkpoints, 'step-000001'), { recursive: true });
-    await sample.click();
-    await page.getByRole('alert').getByText('no checkpoint of step 1 any more').waitFor();
-    await choice.locator('option:checked', { hasText: 'step 1, not kept' }).waitFor({ state: 'attached' });
-    await choice.selectOption({ index: 0 });
-    await sample.click();
-    await page.getByText('from the checkpoint of step 2').waitFor({ timeout: MAX_MS });
-    t.ok(checkpoints.pids.length <= 1, 'one process after twenty changes');
-    await page
-      .getByRole('group', { name: 'Branch here' })
-      .getByRole('button', { name: 'checkpoint' })
-      .click();
-    await page.getByText('played by the checkpoint of step 2').waitFor({ timeout: MAX_MS });
-    t.same(await accessibilityProblems(page), []);
-    await page.locator('.branch-actions li').first().waitFor();
-    await seeLooks(t, page, 'here');
   },
 );

@@ -9,11 +9,11 @@ import type {
   KeptCheckpoints,
   PlayOnReply,
 } from '../../../shared/run-folder/checkpoint-request.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import {
   type CheckpointChoice,
   type Checkpoints,
   MAX_PROMPT,
+  type PlayOnStart,
   type Question,
 } from '../../dashboard/checkpoint-route.ts';
 import {
@@ -115,12 +115,7 @@ export class CheckpointProcesses implements Checkpoints {
     });
   }
 
-  playOn(
-    choice: CheckpointChoice,
-    episode: TrajectoryRecord,
-    turn: number,
-    signal: AbortSignal,
-  ): Promise<PlayOnReply> {
+  playOn(choice: CheckpointChoice, start: PlayOnStart, signal: AbortSignal): Promise<PlayOnReply> {
     const server = this.#server;
     if (server === undefined) throw new Error('start the dashboard with --server to play on');
     return this.#alone(choice, signal, PLAY_MS, async (checkpoint, stop) => {
@@ -129,13 +124,7 @@ export class CheckpointProcesses implements Checkpoints {
       const running = this.#start([PLAY_ON]);
       running.process.stdout!.resume();
       try {
-        const order: PlayOnOrder = {
-          run: choice.folder,
-          checkpoint: checkpoint.policy,
-          server,
-          episode,
-          turn,
-        };
+        const order: PlayOnOrder = { run: choice.folder, checkpoint: checkpoint.policy, server, start };
         // A process that cannot take it says why when it ends.
         running.process.send(order, () => {});
         const replied = once(running.process, 'message') as Promise<[PlayOnResult]>;

@@ -1,9 +1,12 @@
 import { randomInt } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { closing } from '../../../shared/closing.ts';
 import type { Json } from '../../../shared/json.ts';
-import type { TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { samplingDistribution } from '../../config/derived.ts';
 import { overriddenSettings } from '../../config/load.ts';
+import type { PlayOnStart } from '../../dashboard/checkpoint-route.ts';
+import type { Agent } from '../../rollout/agents/agent.ts';
+import { nameOf } from '../../rollout/agents/reference-agent.ts';
 import { playedTurns } from '../../rollout/branching/prefix.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { Play } from '../../rollout/play.ts';
@@ -25,16 +28,16 @@ export interface PlayOnOrder {
   readonly checkpoint: string;
   /** Address of the environment server. */
   readonly server: string;
-  readonly episode: TrajectoryRecord;
-  readonly turn: number;
+  readonly start: PlayOnStart;
 }
 
-/** The message that answers: actions of the turns from there on. */
+/** The message that answers: actions of the policy's turns. */
 export type PlayOnResult = { readonly actions: readonly Json[] } | { readonly error: string };
 
 /**
- * Brings a session to the state before a turn, and plays it to its end with the prompts, the sampling and the caps of
- * the run. The session keeps its random stream, so that its actions have the same effects wherever they are repeated.
+ * Brings a session to the state before a turn, takes the actions that a person took from there, and plays it to its end
+ * with the prompts, the sampling and the caps of the run. The session keeps its random stream, so that its actions have
+ * the same effects wherever they are repeated.
  */
 async function playOn(order: PlayOnOrder, stop: AbortSignal): Promise<Json[]> {
   const { run, settings: own } = openRunFolder(order.run);
@@ -52,7 +55,8 @@ async function playOn(order: PlayOnOrder, stop: AbortSignal): Promise<Json[]> {
   const { servers, tags, collector, tokenizer } = player.context;
   const [{ agent }] = player.modes;
   if (!('respond' in agent)) throw new Error('a program played the episode: its state is its own');
-  const episode = episodeOfRecord(order.episode);
+  const { turn, actions } = order.start;
+  const episode = episodeOfRecord(order.start.episode);
   const described = tags.find(({ tag }) => tag.name === episode.tag);
   if (!described) throw new Error(`the settings of the run have no tag ${episode.tag}`);
   const { tag, seedable, constrained, copyable } = described;
@@ -66,8 +70,9 @@ async function playOn(order: PlayOnOrder, stop: AbortSignal): Promise<Json[]> {
     1,
   );
   let sequences = 0;
-  const play = Play.open({ groupId, tag: tag.name, seed, size: 1 }, member ?? 0, session, {
-    ...{ described, prompt: collector.prompt(tag.name), tokenizer, agent },
+  const person = personAgent(agent);
+  let play = Play.open({ groupId, tag: tag.name, seed, size: 1 }, member ?? 0, session, {
+    ...{ described, prompt: collector.prompt(tag.name), tokenizer, agent: person },
     context: collector.context,
     sampling: { ...samplingDistribution(settings.rollout), stopStrings: settings.rollout.stop_strings },
     samplingSeed: randomInt(2 ** 31),
@@ -76,12 +81,48 @@ async function playOn(order: PlayOnOrder, stop: AbortSignal): Promise<Json[]> {
     tally: new PlayTally(),
   });
   try {
-    await play.takeOver(playedTurns(episode, order.turn), 'handicap');
+    const reseeds = new Map(episode.reseeds?.map(({ step, dynamicsSeed }) => [step, dynamicsSeed]));
+    for (const [i, played] of [...playedTurns(episode, turn), undefined].entries()) {
+      const fresh = reseeds.get(play.session.actions.length);
+      if (fresh !== undefined) {
+        const { session } = play;
+        const [branch] = await session.branch(1, fresh);
+        play = play.fork(play.member, branch, [i]);
+        await session.close();
+      }
+      if (played) await play.takeOver([played], 'handicap');
+    }
+    for (const action of actions) {
+      if (!play.canGoOn) return [];
+      person.next = action;
+      await play.turn();
+      const { sent, actions } = play.turns.at(-1)!;
+      const names = (sent ?? actions).map(one => nameOf(one, described));
+      if (!isDeepStrictEqual(names, [nameOf(action, described)]))
+        throw new Error(`no response of the policy could take the action ${JSON.stringify(action)}`);
+    }
+    const taken = play.turns.length;
+    // The policy has sampled none of the turns so far.
+    await play.takeOver([], 'handicap');
     await play.toEnd();
-    return play.turns.slice(order.turn).flatMap(({ actions }) => actions);
+    return play.turns.slice(taken).flatMap(({ actions }) => actions);
   } finally {
-    await session.close();
+    await play.session.close();
   }
+}
+
+/** Responds with the next action of a person where there is one, and as the policy otherwise. */
+function personAgent(policy: Agent): Agent & { next: Json | undefined } {
+  return {
+    next: undefined,
+    async respond(turn) {
+      const { next } = this;
+      this.next = undefined;
+      if (next === undefined) return policy.respond(turn);
+      return { text: turn.episode.compose([nameOf(next, turn.episode)]), finishReason: 'stop' };
+    },
+    release: id => policy.release(id),
+  };
 }
 
 using requests = stopRequests(() => {});

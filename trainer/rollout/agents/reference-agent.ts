@@ -57,7 +57,11 @@ async function randomActions(episode: EpisodeView, count: number, rng: Random): 
   return planned.map(action => nameOf(action, episode));
 }
 
-function nameOf(action: Json, { actionNames, jsonActions = false }: EpisodeView): string {
+/** An action as responses write it. @throws Error for one outside the action space */
+export function nameOf(
+  action: Json,
+  { actionNames, jsonActions = false }: Pick<EpisodeView, 'actionNames' | 'jsonActions'>,
+): string {
   if (jsonActions || typeof action === 'string') return writtenAction(action, jsonActions);
   const name = actionNames?.names[Number(action) - actionNames.start];
   if (name === undefined)
