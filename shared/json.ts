@@ -19,8 +19,11 @@ const MAX_DEPTH = 100;
 /** The value of a JSON text by others; undefined for a text that is none, or nested so deep that writing it would fail. */
 export function parseShallowJson(text: string): unknown {
   const value = parseJson(text);
-  return isWithin(value, MAX_DEPTH) ? value : undefined;
+  return isShallow(value) ? value : undefined;
 }
+
+/** True for a value of JSON by others that can be written again. */
+export const isShallow = (value: unknown): boolean => isWithin(value, MAX_DEPTH);
 
 function isWithin(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return true;

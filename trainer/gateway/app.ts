@@ -3,7 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
-import { parseJson } from '../../shared/json.ts';
+import { isShallow, parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
 import { ApiError, badRequest } from '../serve/openai/errors.ts';
@@ -132,8 +132,16 @@ function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
   } catch (error) {
     throw badRequest(`the frame is not JSON: ${(error as Error).message}`);
   }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  throw badRequest('the frame must be a JSON object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw badRequest('the frame must be a JSON object');
+  }
+  checkDepth(value);
+  return value;
+}
+
+/** @throws ApiError 400 for a value that could not be passed on to the environment server */
+function checkDepth(value: unknown): void {
+  if (!isShallow(value)) throw badRequest('the JSON is nested more than 100 levels deep');
 }
 
 const MCP_HEADERS = ['content-type', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
@@ -256,6 +264,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
       queue.checkWorker(request.headers.authorization);
     }
   });
+  app.addHook('preValidation', async ({ body }) => checkDepth(body));
   app.addHook('onResponse', async request => {
     if (wantsUpgrade(request)) request.raw.socket.destroySoon();
   });

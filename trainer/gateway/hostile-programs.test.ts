@@ -143,3 +143,30 @@ t.test('a program cannot reset the episode away', async t => {
   );
   await t.rejects(play(1, 1), /it reset the session: a rollout is one episode/);
 });
+
+t.test('JSON that is nested without end is refused, and costs nothing', async t => {
+  const { play, notes } = await programPlays(
+    t,
+    {
+      command: script(`
+        const deep = '{"id":1,"op":"step","action":' + '['.repeat(100000) + ']'.repeat(100000) + '}';
+        const headers = { 'content-type': 'application/json', authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN };
+        for (const url of [env.RAGEN_SESSION_URL + '/step', env.RAGEN_MCP_URL]) {
+          const reply = await fetch(url, { method: 'POST', headers, body: deep });
+          const text = await reply.text();
+          if (reply.status !== 400 || !text.includes('nested more than 100')) throw new Error(url + ' ' + reply.status + text);
+        }
+        const { default: WebSocket } = await import(${JSON.stringify(import.meta.resolve('ws'))});
+        const socket = new WebSocket(env.RAGEN_SESSION_URL.replace('http', 'ws') + '/ws', { headers });
+        await new Promise(open => socket.on('open', open));
+        socket.send(deep);
+        const frame = JSON.parse(await new Promise(got => socket.on('message', got)));
+        if (frame.error.status !== 400) throw new Error(JSON.stringify(frame));
+        socket.terminate();
+        ${PULL}`),
+    },
+    { answer: firstArm },
+  );
+  const { episodes } = await play(1);
+  t.equal(episodes.length, 2, notes.join('\n'));
+});
