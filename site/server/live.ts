@@ -167,7 +167,9 @@ class WatchedRun {
       const { size, ino: inode } = file.stats;
       if (size < from || size - from > MAX_BACKLOG_BYTES) {
         const { offset } = await this.#reader.table(this.#run);
-        return { text: event('replaced', { offset }), offset, inode };
+        // All of it may be one row that is half written.
+        const isNew = offset !== from || inode !== this.#inode;
+        return { text: isNew ? event('replaced', { offset }) : '', offset, inode };
       }
       const rows: object[] = [];
       const end = await readLines(file.handle, from, LONGEST_ROW_BYTES, line => {

@@ -15,8 +15,9 @@ export class GrowingFile {
   readonly #run: FoundRun;
   readonly #name: string;
   readonly #reader: RowReader;
-  /** Bytes read so far, and identity of the file. */
+  /** First byte that is not part of a whole row, size when it was read, and identity of the file. */
   #offset = 0;
+  #size = 0;
   #inode = 0;
   #reading: Promise<void> | undefined;
 
@@ -44,11 +45,15 @@ export class GrowingFile {
     if (!file) return this.#clear(0);
     try {
       // A run that resumes replaces the file by one without the rows that it will write again.
-      if (file.stats.ino !== this.#inode || file.stats.size < this.#offset) this.#clear(file.stats.ino);
+      const { ino, size } = file.stats;
+      if (ino !== this.#inode || size < this.#offset) this.#clear(ino);
+      // A long row that is half written would be searched for its end again and again.
+      if (size === this.#size) return;
       this.#offset = await readLines(file.handle, this.#offset, MAX_ROW_BYTES, line => {
         const row = objectOn(line);
         if (row) this.#reader.add(row);
       });
+      this.#size = size;
     } finally {
       await file.handle.close();
     }
@@ -56,6 +61,7 @@ export class GrowingFile {
 
   #clear(inode: number): void {
     this.#offset = 0;
+    this.#size = 0;
     this.#inode = inode;
     this.#reader.clear();
   }

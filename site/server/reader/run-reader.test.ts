@@ -11,6 +11,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -410,6 +411,31 @@ t.test('200 pages that watch a run hear of each row once, wherever they begin', 
   const late = live.open(run, 5000)!;
   t.match(await heard(late, 'event: replaced'), /"offset":11/, 'the file is shorter than the page knows');
   for (const stream of [...streams, late]) stream.destroy();
+});
+
+t.test('a long row that is half written is searched once, and its page reads nothing again', async t => {
+  const root = t.testdir();
+  const folder = writeSampleRun(root, 'a', { steps: 3 });
+  const [file, log] = [join(folder, 'metrics.jsonl'), join(folder, 'log.txt')];
+  const reader = new RunReader(root);
+  const live = new LiveRuns(reader);
+  t.teardown(() => live.close());
+  const stream = live.open((await reader.find('a'))!, statSync(file).size)!;
+  await heard(stream, 'event: files');
+  appendFileSync(file, `{"step":99,"x":"${'x'.repeat(2 * 2 ** 20)}`);
+  appendFileSync(log, 'first\n');
+  t.notMatch(await heard(stream, 'first'), /event: replaced/);
+  const handle = await open(file);
+  const kind = Object.getPrototypeOf(handle);
+  const reads = t.capture(kind, 'read', kind.read);
+  await handle.close();
+  appendFileSync(log, 'second\n');
+  t.notMatch(await heard(stream, 'second'), /event: replaced/);
+  const again = reads().filter(({ args }) => args[3] >= 2 ** 20);
+  t.equal(again.length, 0, 'the row is read no more');
+  appendFileSync(file, '","train/return":1}\n');
+  t.match(await heard(stream, 'event: replaced'), `"offset":${statSync(file).size}`, 'until its end comes');
+  stream.destroy();
 });
 
 t.test('a row is sent when the system reports the change, not when it is time to look', async t => {
