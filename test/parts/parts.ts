@@ -47,7 +47,7 @@ export const PARTS: Readonly<Record<string, Part>> = {
     tests: ['trainer/generation/remote/sglang.test.ts'],
   },
   'nemo-gym': {
-    packages: ['nemo-gym==0.7.0', 'httpx', 'numpy', 'websockets'],
+    packages: ['nemo-gym==0.7.0', 'httpx', 'numpy', 'uv', 'websockets'],
     newer: true,
     without: [],
     program: 'python',
@@ -56,7 +56,7 @@ export const PARTS: Readonly<Record<string, Part>> = {
   },
   verl: {
     packages: [
-      'torch==2.13.0 transformers==5.10.2 ray==2.58.0 tensordict==0.10.0 codetiming hydra-core numpy pandas pyarrow dill',
+      'torch==2.13.0 transformers==5.10.2 ray==2.60.0 tensordict==0.10.0 codetiming hydra-core numpy pandas pyarrow dill',
       'pybind11 torchdata pillow packaging aiohttp cachetools datasets accelerate peft httpx websockets gymnasium==1.4.0 uvicorn fastapi prometheus-client',
     ].flatMap(names => names.split(' ')),
     bare: ['verl==0.9.1'],

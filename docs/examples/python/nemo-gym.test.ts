@@ -1,27 +1,34 @@
 import { execFile } from 'node:child_process';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { createApp } from '../../../env-server/app.ts';
-import { PYTHON_MS } from '../../../test/python.test-data.ts';
+import { freePort } from '../../../test/free-port.test-data.ts';
 import { hostOf } from '../../../test/wire.test-data.ts';
 
 /** A Python that has NeMo Gym; `npm run test:parts` installs one and names it. */
 const PYTHON = process.env.RAGEN_NEMO_GYM;
+/** NeMo Gym installs an environment for each of its servers at first. */
+const LONGEST_MS = 1_500_000;
 const skip =
   PYTHON === undefined &&
   'needs a Python with nemo-gym in RAGEN_NEMO_GYM: npm run test:parts installs it and runs this test with it';
 
-t.test("NeMo Gym's agent plays episodes at its resources server", { skip, timeout: PYTHON_MS }, async t => {
+t.test("NeMo Gym's commands play episodes at its server", { skip, timeout: LONGEST_MS }, async t => {
   const app = await createApp({ logLevel: 'silent' });
   t.teardown(() => app.server.close());
   await app.server.listen({ port: 0, host: '127.0.0.1' });
   const { stdout } = await promisify(execFile)(
     PYTHON!,
-    ['play-nemo-gym.test-data.py', `http://${hostOf(app)}`],
+    [
+      'play-nemo-gym.test-data.py',
+      `http://${hostOf(app)}`,
+      String(await freePort()),
+      join(dirname(PYTHON!), '../servers'),
+    ],
     {
       cwd: import.meta.dirname,
-      timeout: PYTHON_MS,
+      timeout: LONGEST_MS,
       maxBuffer: 2 ** 26,
       env: {
         ...process.env,

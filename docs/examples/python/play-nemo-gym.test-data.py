@@ -1,6 +1,7 @@
-"""Plays rooms of Sokoban by NeMo Gym's own agent, with a model behind OpenAI's API that solves them.
+"""Plays rooms of Sokoban by the commands of NeMo Gym, with a model behind OpenAI's API that solves them.
 
-Usage: play-nemo-gym.test-data.py URL; prints the rewards of the rollouts and what is left open.
+Usage: play-nemo-gym.test-data.py URL PORT FOLDER; prints the rewards of the rollouts and what is left open. PORT is free for
+the head server, and FOLDER keeps the environments that NeMo Gym installs for its servers.
 """
 
 import http.server
@@ -8,8 +9,11 @@ import importlib.metadata
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -17,15 +21,8 @@ import urllib.request
 from pathlib import Path
 
 import ragen_env
-from nemo_gym.cli.env import _resolve_server_dir
-from nemo_gym.global_config import (
-    NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
-    NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME,
-    get_global_config_dict,
-)
-from omegaconf import OmegaConf
 
-url = sys.argv[1]
+url, port, folder = sys.argv[1:]
 rooms = 3
 asked = []
 
@@ -67,68 +64,90 @@ class Model(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def post(port, route, body):
-    """Reply of a server to JSON; no reply yet is asked for again."""
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{route}", data, {"Content-Type": "application/json"})
+def ask(address, body=None):
+    """Reply of a server to JSON; a server that does not answer yet is asked again."""
+    data = None if body is None else json.dumps(body).encode()
     while True:
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=300) as reply:
                 return json.load(reply)
         except urllib.error.HTTPError as error:
-            sys.exit(f"{route}: {error.code}: {error.read().decode()}")
+            if error.code != 503:
+                sys.exit(f"{address}: {error.code}: {error.read().decode()}")
         except urllib.error.URLError:
-            if any(process.poll() is not None for process in servers.values()):
-                raise
-            time.sleep(1)
+            pass
+        if servers.poll() is not None:
+            sys.exit(f"gym env start ended with {servers.returncode}")
+        time.sleep(1)
 
 
+signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=server.serve_forever, daemon=True).start()
+bin = Path(sys.executable).parent
 home = Path(__file__).parent / "nemo_gym"
+work = Path(tempfile.mkdtemp(prefix="ragen-nemo-"))
+package = Path(__file__).parents[3] / "openapi/python"
+env = {
+    **os.environ, "RAGEN_URL": url, "PATH": f"{bin}:{os.environ['PATH']}", "UV_FIND_LINKS": str(work),
+    "NEMO_GYM_EXTRA_ROOTS": str(home), "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(work),
+    "RAY_raylet_start_wait_time_s": "600",
+}
+wheel = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", work, package]
+subprocess.run(wheel, stdout=sys.stderr, check=True, timeout=300)
 app = home / "resources_servers/ragen/app.py"
 written = subprocess.run(
     [sys.executable, app, "Sokoban-v0", str(rooms), '{"preset": "simple"}'],
-    env={**os.environ, "RAGEN_URL": url}, stdout=subprocess.PIPE, text=True, check=True, timeout=300,
+    env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=300,
 )
-# The servers of its command line, as that starts them, but without Ray, which none of them uses.
-os.chdir(home)
-os.environ["RAGEN_URL"] = url
-paths = "resources_servers/ragen/configs/ragen.yaml,responses_api_models/vllm_model/configs/vllm_model.yaml"
-sys.argv = [
-    "gym", f"+config_paths=[{paths}]", f"+policy_base_url=http://127.0.0.1:{server.server_port}/v1",
-    "+policy_api_key=x", "+policy_model_name=m", "hydra.output_subdir=null", f"hydra.run.dir={home}",
-]
-config = get_global_config_dict()
-servers, ports = {}, {}
-for name in ("ragen_resources_server", "ragen_simple_agent", "policy_model"):
-    ((kind, one),) = config[name].items()
-    ((package, settings),) = one.items()
-    ports[name] = settings["port"]
-    given = {NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME: OmegaConf.to_yaml(config), NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME: name}
-    folder = _resolve_server_dir(Path(kind, package))
-    servers[name] = subprocess.Popen(
-        [sys.executable, settings["entrypoint"]], cwd=folder, env={**os.environ, **given}, stdout=sys.stderr
-    )
+(work / "rows.jsonl").write_text(written.stdout)
+head = f"http://127.0.0.1:{port}"
+gym = [sys.executable, bin / "gym"]
+place = [f"+head_server.port={port}", "+head_server.host=127.0.0.1", "hydra.output_subdir=null", f"hydra.run.dir={work}"]
+servers = subprocess.Popen(
+    [
+        *gym, "env", "start", "--config", "resources_servers/ragen/configs/ragen.yaml", "--model-type", "vllm_model",
+        "--model-url", f"http://127.0.0.1:{server.server_port}/v1", "--model", "m", "--model-api-key", "x",
+        f"+uv_venv_dir={folder}", f"+uv_cache_dir={folder}/cache", "+skip_venv_if_present=true",
+        "+error_on_agent_without_environment_server=true", *place,
+    ],
+    cwd=work, env=env, stdout=sys.stderr, start_new_session=True,
+)
 try:
-    rollouts = [post(ports["ragen_simple_agent"], "/run", json.loads(row)) for row in written.stdout.splitlines()]
+    ask(f"{head}/readyz")
+    rollouts = work / "rollouts.jsonl"
+    subprocess.run(
+        [
+            *gym, "eval", "run", "--no-serve", "--agent", "ragen_simple_agent", "--input", work / "rows.jsonl",
+            "--output", rollouts, "+num_samples_in_parallel=1", *place,
+        ],
+        cwd=work, env=env, stdout=sys.stderr, check=True,
+    )
+    played = [json.loads(row) for row in rollouts.read_text().splitlines()]
     # A rollout with a cookie of nobody: its episode is not known.
-    answered = {key: rollouts[0][key] for key in ("responses_create_params", "response")}
-    lost = post(ports["ragen_resources_server"], "/verify", answered)
+    (own,) = (one["url"] for one in ask(f"{head}/server_instances") if one["process_name"] == "ragen_resources_server")
+    answered = {key: played[0][key] for key in ("responses_create_params", "response")}
+    lost = ask(f"{own}/verify", answered)
 finally:
-    for process in servers.values():
-        process.terminate()
-    for process in servers.values():
-        process.wait(timeout=60)
+    servers.send_signal(signal.SIGINT)
+    try:
+        servers.wait(timeout=120)
+    finally:
+        try:
+            os.killpg(servers.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        shutil.rmtree(work)
 with ragen_env.Client(url) as client:
     left = len(client.list()["sessions"])
 print(
     json.dumps(
         {
             "version": importlib.metadata.version("nemo-gym"),
-            "rewards": [rollout["reward"] for rollout in rollouts],
-            "success": [rollout["success"] for rollout in rollouts],
-            "masked": [rollout["mask_sample"] for rollout in rollouts],
+            "rewards": [rollout["reward"] for rollout in played],
+            "success": [rollout["success"] for rollout in played],
+            "masked": [rollout["mask_sample"] for rollout in played],
             "first": asked[0][0]["content"],
             "tools": [message["content"] for message in asked[-1] if message["role"] == "tool"],
             "lost": {key: lost[key] for key in ("reward", "success", "mask_sample", "failure_kind")},

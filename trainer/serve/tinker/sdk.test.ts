@@ -15,7 +15,7 @@ const lacks = (...packages: string[]): string | false => {
   return missing && `${missing}: ${INSTALL}`;
 };
 /** Steps of the recipe, and those at its beginning and end that are compared. */
-const STEPS = 10;
+const STEPS = 14;
 const COMPARED = 3;
 
 interface Found {
