@@ -230,10 +230,20 @@ function agentClashes({ rollout, policy, warm_start }: RunSettings): Rules {
   };
 }
 
+/** Layers that SGLang adapts together: without the second it refuses the first's adapter, or leaves it out. */
+const JOINED = [
+  ['q_proj', 'v_proj'],
+  ['v_proj', 'q_proj'],
+  ['k_proj', 'q_proj'],
+  ['up_proj', 'gate_proj'],
+] as const;
+
 /** Conflicts of settings with external engines. */
 function generationClashes({ generation, policy, rollout }: RunSettings): Rules {
   const { engine, urls, adapter_folder } = generation;
   const cut = (['top_k', 'top_p', 'min_p'] as const).find(key => rollout[key] !== (key === 'top_p' ? 1 : 0));
+  const adapted = policy.lora?.target_modules ?? [];
+  const alone = JOINED.find(([one, other]) => adapted.includes(one) && !adapted.includes(other));
   if (engine === 'local')
     return {
       'generation.urls':
@@ -249,6 +259,8 @@ function generationClashes({ generation, policy, rollout }: RunSettings): Rules 
       engine !== 'ragen' &&
       policy.lora?.use_dora &&
       `${engine} loads no DoRA adapters: use plain LoRA, or generation.engine local or ragen`,
+    'policy.lora.target_modules':
+      engine === 'sglang' && alone && `sglang adapts ${alone[0]} with ${alone[1]}: name ${alone[1]} as well`,
     [`rollout.${cut}`]:
       engine === 'sglang' &&
       cut !== undefined &&

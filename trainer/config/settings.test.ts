@@ -312,6 +312,14 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       'loss.off_policy={kind: tis} rollout.top_p=0.9 generation={engine: sglang, urls: [http://a], adapter_folder: /a}',
       /rollout\.top_p: sglang reports log-probabilities from before it/,
     ],
+    [
+      'policy.init=here policy.lora.target_modules=[q_proj, up_proj] generation={engine: sglang, urls: [http://a], adapter_folder: /a}',
+      /target_modules: sglang adapts q_proj with v_proj: name v_proj as well/,
+    ],
+    [
+      'policy.init=here policy.lora.target_modules=[q_proj, v_proj, up_proj] generation={engine: sglang, urls: [http://a], adapter_folder: /a}',
+      /target_modules: sglang adapts up_proj with gate_proj: name gate_proj as well/,
+    ],
     ['rollout.min_p=0.1', /rollout\.min_p: tokens are sampled from a changed distribution/],
     ['rollout.repetition_penalty=1.1', /rollout\.repetition_penalty: tokens are sampled from a changed/],
     ['rollout.logit_bias={5: 1}', /rollout\.logit_bias: tokens are sampled from a changed/],
