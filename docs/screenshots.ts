@@ -108,6 +108,8 @@ try {
     context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     await page.goto(`${origin}/${hash}`);
+    // A page that cannot wait shows the system's faces: now its own are in the cache.
+    await page.reload();
     await page.locator('.board').first().waitFor();
     await page.waitForTimeout(SETTLE_MS);
     await act?.(page);

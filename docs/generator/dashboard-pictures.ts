@@ -35,6 +35,8 @@ for (const { name, hash, ready, colorScheme, height } of PICTURES) {
   const page = await context.newPage();
   const view = hash === undefined ? '#/' : `#/run/${encodeURIComponent(run)}${hash}`;
   await page.goto(`${origin}/runs/${view}`);
+  // A page that cannot wait shows the system's faces: now its own are in the cache.
+  await page.reload();
   await page.locator(ready).first().waitFor({ timeout: LARGEST_WAIT_MS });
   await page.waitForTimeout(500);
   await page.screenshot({ path: join(folder, `${name}.png`) });

@@ -229,7 +229,7 @@ function Card({ card, action, ends }: CardProps) {
       <${Board} key=${card.episode_id} state=${card.structured} text=${card.text} />
     </div>
     <h2><a class="whole" href=${formatAddress({ view: 'watch', sessionId: id })}>${envId}</a></h2>
-    <p><span class=${`chip ${status.tone}`}>${status.text}</span></p>
+    <p><span class=${`chip cut ${status.tone}`} style="max-width: 100%" title=${status.text}>${status.text}</span></p>
     <dl class="row">
       <div class="pair"><dt class="fine">Turn</dt><dd>${step} of ${card.max_episode_steps}</dd></div>
       <div class="pair"><dt class="fine">Return</dt><dd>${formatNumber(card.return)}</dd></div>
