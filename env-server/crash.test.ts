@@ -173,67 +173,75 @@ interface OldFolder {
   readonly closed: string;
 }
 
-const OLD_FOLDER = new URL('./persistence/journal/old-folder.test-data.json', import.meta.url);
-/** A moment after the folder was written, in milliseconds since the epoch: ended sessions are remembered for an hour. */
-const WRITTEN_AT = Date.parse('2026-11-24T16:45:10Z');
+/**
+ * Folders that earlier servers left, each with a moment soon after it was written: ended sessions are remembered for an
+ * hour.
+ */
+const OLD_FOLDERS = [
+  ['before 0.2.0', 'old-folder', '2026-11-24T16:45:10Z'],
+  ['0.2.0', 'released-folder', '2026-11-27T12:42:31Z'],
+] as const;
 /** A program that sets a server's clocks to then: that of the wall, and that of the machine, which counts where it is the same one. */
-const CLOCK = `import os from 'node:os';
+const clockAt = (moment: string) => `import os from 'node:os';
 import { syncBuiltinESMExports } from 'node:module';
-const { now } = Date, { uptime } = os, ahead = now() - ${WRITTEN_AT};
+const { now } = Date, { uptime } = os, ahead = now() - ${Date.parse(moment)};
 Date.now = () => now() - ahead;
 os.uptime = () => uptime() - ahead / 1000;
 syncBuiltinESMExports();`;
 /** Milliseconds after which a server that opens the folder is killed: before, in and after the migration. */
 const KILLS = [250, 400, 550, 700, 850, 1000, 1300];
 
-t.test(
-  'a data folder of an earlier server opens, also where the server is killed again and again meanwhile',
-  async t => {
-    const data = t.testdir();
-    const { files, opened, last, snapshot, closed } = JSON.parse(
-      readFileSync(OLD_FOLDER, 'utf8'),
-    ) as OldFolder;
-    for (const [path, text] of Object.entries(files)) {
-      mkdirSync(dirname(join(data, path)), { recursive: true });
-      writeFileSync(join(data, path), gunzipSync(Buffer.from(text, 'base64')));
-    }
-    const all = ['--data', data, '--idle-ttl-seconds', '3155760000', '--lifetime-seconds', '3155760000'];
-    const options = process.env.NODE_OPTIONS ?? '';
-    const env = { NODE_OPTIONS: `${options} --import=data:text/javascript,${encodeURIComponent(CLOCK)}` };
-    for (const ms of KILLS) {
-      const child = runServer(t, ['--port', '0', ...all], env);
-      await after(ms);
-      const ended = new Promise(resolve => child.once('exit', resolve));
-      child.kill('SIGKILL');
-      await ended;
-    }
-    const again = await startServer(t, all, env);
-    for (const { session_id } of opened.sessions as unknown as Body[]) {
-      const id = String(session_id);
-      const seen = last[id];
-      t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, {
-        step: seen.step,
-        observation: seen.observation,
-      });
-      const player = { id, replies: [], asked: undefined };
-      const repeated = await step(again.ask, player, { key: 'k11', action: 'Down' });
-      t.match(repeated.body, seen, 'request keys are known, though a reply may have more than then');
-      t.match(await step(again.ask, player, { key: 'k12', action: 'Left' }), {
-        status: 200,
-        body: { step: Number(seen.step) + 1 },
-      });
-    }
-    const game = { env_id: 'Game2048-v0', seed: 5, count: 2 };
-    const reopened = await again.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'open' });
-    t.same(reopened.body.sessions, opened.sessions, 'opened once');
-    const [first] = Object.keys(last);
-    const restored = await again.ask('POST', `/v1/sessions/${first}/restore`, { snapshot_id: snapshot });
-    t.match(restored, { status: 200, body: { step: last[first].step } });
-    t.match(await again.ask('GET', `/v1/sessions/${closed}`), { status: 410 });
-    t.same(await again.end('SIGTERM'), { code: 0, signal: null });
-    t.same(
-      readdirSync(join(data, 'journal')).filter(name => name.endsWith('.journal')),
-      [],
-    );
-  },
-);
+for (const [version, folder, writtenAt] of OLD_FOLDERS)
+  t.test(
+    `a data folder of ${version} opens, also where the server is killed again and again meanwhile`,
+    async t => {
+      const data = t.testdir();
+      const { files, opened, last, snapshot, closed } = JSON.parse(
+        readFileSync(new URL(`./persistence/journal/${folder}.test-data.json`, import.meta.url), 'utf8'),
+      ) as OldFolder;
+      for (const [path, text] of Object.entries(files)) {
+        mkdirSync(dirname(join(data, path)), { recursive: true });
+        writeFileSync(join(data, path), gunzipSync(Buffer.from(text, 'base64')));
+      }
+      const all = ['--data', data, '--idle-ttl-seconds', '3155760000', '--lifetime-seconds', '3155760000'];
+      const options = process.env.NODE_OPTIONS ?? '';
+      const env = {
+        NODE_OPTIONS: `${options} --import=data:text/javascript,${encodeURIComponent(clockAt(writtenAt))}`,
+      };
+      for (const ms of KILLS) {
+        const child = runServer(t, ['--port', '0', ...all], env);
+        await after(ms);
+        const ended = new Promise(resolve => child.once('exit', resolve));
+        child.kill('SIGKILL');
+        await ended;
+      }
+      const again = await startServer(t, all, env);
+      for (const { session_id } of opened.sessions as unknown as Body[]) {
+        const id = String(session_id);
+        const seen = last[id];
+        t.match((await again.ask('GET', `/v1/sessions/${id}`)).body, {
+          step: seen.step,
+          observation: seen.observation,
+        });
+        const player = { id, replies: [], asked: undefined };
+        const repeated = await step(again.ask, player, { key: 'k11', action: 'Down' });
+        t.match(repeated.body, seen, 'request keys are known, though a reply may have more than then');
+        t.match(await step(again.ask, player, { key: 'k12', action: 'Left' }), {
+          status: 200,
+          body: { step: Number(seen.step) + 1 },
+        });
+      }
+      const game = { env_id: 'Game2048-v0', seed: 5, count: 2 };
+      const reopened = await again.ask('POST', '/v1/sessions', game, { 'idempotency-key': 'open' });
+      t.same(reopened.body.sessions, opened.sessions, 'opened once');
+      const [first] = Object.keys(last);
+      const restored = await again.ask('POST', `/v1/sessions/${first}/restore`, { snapshot_id: snapshot });
+      t.match(restored, { status: 200, body: { step: last[first].step } });
+      t.match(await again.ask('GET', `/v1/sessions/${closed}`), { status: 410 });
+      t.same(await again.end('SIGTERM'), { code: 0, signal: null });
+      t.same(
+        readdirSync(join(data, 'journal')).filter(name => name.endsWith('.journal')),
+        [],
+      );
+    },
+  );

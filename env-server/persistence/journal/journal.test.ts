@@ -285,6 +285,8 @@ t.test('a thread writes turns to a file, and says how long it took', async t => 
   t.type(await disk.writeLater(path, head, turn(1)), 'number');
   await disk.writeLater(path, head, turn(2));
   await t.rejects(disk.writeLater(join(folder, 'no', 'folder.journal'), head, turn(3)), { code: 'ENOENT' });
+  const cannotOpen = { code: 'ERR_SQLITE_ERROR', errcode: 14 };
+  await t.rejects(disk.writeLater(folder, head, turn(3)), cannotOpen);
   disk.close();
   await until(async () => {
     const { records } = await copied(t, folder);
