@@ -178,7 +178,8 @@ t.test('the numbers of JSON actions are spelled, so that a policy can write othe
 });
 
 t.test('an action that no response has room for is named', async t => {
-  const description = { ...BANDIT.description, vocabulary: undefined, actions: ['Pull it hard', 'Rest'] };
+  const actions = ['Pull it now', 'Pull it hard', 'Rest'];
+  const description = { ...BANDIT.description, vocabulary: undefined, actions };
   const task = { ...BANDIT, think: false, description };
   const own = buildByteTokenizer(
     compactByteWords([{ ...task, description: { ...description, actions: [] } }]),
@@ -187,7 +188,22 @@ t.test('an action that no response has room for is named', async t => {
     () => compactPrompt(task, own),
     /response_length 8 has no room for "Pull it hard" of Bandit-v0, which takes 13 tokens.*raise it to 13/,
   );
-  t.doesNotThrow(() => compactPrompt({ ...task, responseLength: 13 }, own));
+  t.doesNotThrow(
+    () => compactPrompt({ ...task, responseLength: 13 }, own),
+    'the longest is the one that is named',
+  );
+  const exampleActions = ['{"x":1.5}', '{"x":10.25}'];
+  const json = {
+    ...task,
+    description: { ...description, actions: undefined, exampleActions, jsonActions: true },
+  };
+  const spelling = buildByteTokenizer(compactByteWords([json]));
+  const room = compactPrompt({ ...json, responseLength: 8 }, spelling);
+  t.ok(room);
+  t.throws(
+    () => compactPrompt({ ...json, responseLength: 3 }, spelling),
+    /no room for "\{\\"x\\":10\.25\}" .* raise it to 8 or more: each digit of a JSON action is a token/,
+  );
 });
 
 t.test('the compact prompt names what it cannot write', async t => {

@@ -157,21 +157,21 @@ export class StateGrammars {
 /** UTF-16 code units have two bytes. */
 const bytesOf = (key: string, grammar: SparseGrammar): number => 2 * key.length + grammarBytes(grammar);
 
-/** @throws Error naming an action that does not fit in a response */
+/** @throws Error naming the longest action if it does not fit in a response */
 export function checkResponseLength(
   { description, responseLength }: PromptTask,
   actions: readonly (readonly number[])[],
   around: number,
   tokenizer: Tokenizer,
 ): void {
-  for (const action of actions) {
-    const needed = action.length + around;
-    if (needed <= responseLength) continue;
-    throw new Error(
-      `rollout.response_length ${responseLength} has no room for ${JSON.stringify(tokenizer.decode(action))} of ` +
-        `${description.environmentId}, which takes ${needed} tokens with its tags: raise it to ${needed}`,
-    );
-  }
+  const longest = actions.reduce((most, action) => (action.length > most.length ? action : most), []);
+  const needed = longest.length + around;
+  if (needed <= responseLength) return;
+  const spelled = description.jsonActions ? ' or more: each digit of a JSON action is a token' : '';
+  throw new Error(
+    `rollout.response_length ${responseLength} has no room for ${JSON.stringify(tokenizer.decode(longest))} of ` +
+      `${description.environmentId}, which takes ${needed} tokens with its tags: raise it to ${needed}${spelled}`,
+  );
 }
 
 interface TrieNode {
