@@ -2,8 +2,9 @@ import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
 const MAX_EPISODE_TOKENS = 256;
-/** Most tokens of one turn: attention takes as long as all else there. Longer observations are cut. */
+/** Most tokens of a turn that is read in full: attention takes longer than all else there. Of a longer one so many are read. */
 const MAX_TURN_TOKENS = 2048;
+const CUT_TURN_TOKENS = 1024;
 /** Margin of a response above the longest one of random play, as a share. */
 const RESPONSE_ROOM = 1.5;
 /** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
@@ -18,7 +19,10 @@ const LISTED_ACTION_TOKENS = 2;
 const EPISODES = 128;
 const LEAST_EPISODES = 32;
 const ITERATION_TOKENS = 600_000;
-/** Answers and episodes of the warm start, and the tokens of their prompts, above which there are fewer, down to the least. */
+/**
+ * Answers and episodes of the warm start, and the tokens of their prompts, above which there are fewer, down to the least, or none
+ * where every response is well-formed anyway.
+ */
 const DEMONSTRATED_ANSWERS = 2400;
 const DEMONSTRATIONS = [100, 600] as const;
 const LEAST_DEMONSTRATIONS = 16;
@@ -59,7 +63,7 @@ export interface Choices {
   readonly targetKl?: Choice<number>;
   /** Absent where the tokenizer is made from the environment's vocabulary. */
   readonly tokenizer?: Choice<'bytes'>;
-  /** Episodes of random play to imitate; absent where there is no random player. */
+  /** Episodes of random play to imitate; absent where there is no random player, and where they cost more than they teach. */
   readonly warmStart?: Choice<number>;
   readonly layers: Choice<number>;
   readonly learningRate: Choice<number>;
@@ -128,7 +132,7 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
         }
       : {}),
     ...constraint(survey, tokens),
-    ...(survey.player === 'example' ? {} : { warmStart: demonstrations(survey, tokens) }),
+    ...warmStart(survey, tokens),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
@@ -165,8 +169,9 @@ function gamma(survey: Survey): Choice<number> {
 }
 
 /** Tokens that the prompts of an episode of random play have together. */
-const episodeTokens = (survey: Survey, tokens: TokenLengths | undefined): number =>
-  baselineOf(survey).meanSteps * Math.min(MAX_TURN_TOKENS, tokens?.turn ?? 0);
+function episodeTokens(survey: Survey, { turn }: Pick<TokenLengths, 'turn'> = { turn: 0 }): number {
+  return baselineOf(survey).meanSteps * (turn > MAX_TURN_TOKENS ? CUT_TURN_TOKENS : turn);
+}
 
 function groupsOf(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
   const each = episodeTokens(survey, tokens);
@@ -182,16 +187,18 @@ function validation(value: number): Choice<number> {
 }
 
 /** Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. */
-function demonstrations(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
+function warmStart(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'warmStart'> {
+  if (survey.player === 'example') return {};
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
   const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
   const affordable = Math.floor(DEMONSTRATED_TOKENS / episodeTokens(survey, tokens));
+  if (affordable < least && constraint(survey, tokens).constrained) return {};
   const value = Math.min(wanted, Math.max(LEAST_DEMONSTRATIONS, affordable));
   const answers = Number((value * meanSteps).toPrecision(2));
   const purpose =
     value < wanted ? 'more take long with prompts of this length' : 'enough to write nearly every one well';
-  return { value, reason: `about ${answers} answers: ${purpose}` };
+  return { warmStart: { value, reason: `about ${answers} answers: ${purpose}` } };
 }
 
 /** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */
@@ -270,7 +277,7 @@ function lengths(
     },
     context: {
       value: isCut
-        ? MAX_TURN_TOKENS + response
+        ? CUT_TURN_TOKENS + response
         : fits
           ? whole
           : Math.ceil(TURN_ROOM * tokens.turn) + response,
@@ -298,7 +305,7 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths): string[] {
   const turn = tokens?.turn ?? 0;
   if (turn > MAX_TURN_TOKENS) {
     found.push(
-      `Its observations have up to ${longestOf(survey.observations)} characters, ${turn} tokens. The policy reads ${MAX_TURN_TOKENS} of a turn: the beginning and the end, with "[… characters cut]" between. Show what matters there, or raise policy.context, with which time grows.`,
+      `Its observations have up to ${longestOf(survey.observations)} characters, ${turn} tokens. The policy reads ${CUT_TURN_TOKENS} of a turn: the beginning and the end, with "[… characters cut]" between. Show what matters there, or raise policy.context, with which time grows.`,
     );
   } else if (turn > LONG_TURN_TOKENS) {
     found.push(
@@ -324,10 +331,11 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths): string[] {
     );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
+    const misspelled = survey.misspelled === undefined ? '' : ` (info has \`${survey.misspelled}\`)`;
     const ends = episodes.filter(({ terminated }) => terminated).length;
     if (ends > 0) {
       found.push(
-        `${ends} of ${episodes.length} episodes ended by its rules, and none reports \`success\`: if such an end can be the goal, set it in info there, or success stays at 0 % while the return rises.`,
+        `${ends} of ${episodes.length} episodes ended by its rules, and none reports \`success\`${misspelled}: if such an end can be the goal, set it in info there, or success stays at 0 % while the return rises.`,
       );
     }
   }

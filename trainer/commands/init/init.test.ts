@@ -5,11 +5,12 @@ import { Type } from 'typebox';
 import type { AnyEnvironment } from '../../../env-server/environments/core/environment.ts';
 import { text } from '../../../env-server/environments/core/spaces.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { chooseSettings, warningsOf } from './choices.ts';
 import { init } from './init.ts';
-import type { Survey } from './survey.ts';
+import { type Survey, surveyEnvironment } from './survey.ts';
 
 t.setTimeout(900_000);
 
@@ -149,6 +150,20 @@ t.test('episodes that are too long to read as a whole are shown one observation 
   t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
 });
 
+t.test('a survey keeps some of many long observations, and the longest', async t => {
+  const wordy = {
+    ...environment('Wordy-v0', { words: false, maxEpisodeSteps: 20, wins: 20 }),
+    observe: ({ steps }: JsonObject) => `${Math.random()}${'x'.repeat(90_000 - 10 * (steps as number))}`,
+  };
+  const server = new EnvServer({ url: await served(t, wordy) });
+  t.teardown(() => server.close());
+  const document = await server.describe('Wordy-v0', {});
+  const { observations } = await surveyEnvironment(server, document, {});
+  const lengths = observations.map(text => text.length);
+  t.ok(lengths.length > 50 && lengths.length < 100, `${lengths.length} observations of 1,300`);
+  t.ok(Math.max(...lengths) > 90_000);
+});
+
 /** A survey of two-step episodes. */
 const listing = (part: object): Survey => {
   const episodes = [{ steps: 2, success: false, return: 1 }];
@@ -166,39 +181,38 @@ const listing = (part: object): Survey => {
 t.test(
   'long observations are read by fewer episodes, and what does not fit is cut, which is said',
   async t => {
-    const chosen = (turn: number, steps: number) => {
+    const chosen = (player: Survey['player'], turn: number, steps: number) => {
       const episodes = [{ steps, success: false, return: 1 }];
-      const { groups, validation, warmStart, context } = chooseSettings(listing({ episodes }), {
-        turn,
-        response: 2,
+      const survey = listing({
+        player,
+        episodes,
+        document: { action_space: { gymnasium: { type: 'Text' } } },
       });
-      return [groups.value, validation.value, warmStart!.value, context.value];
+      const { groups, validation, warmStart, context } = chooseSettings(survey, { turn, response: 2 });
+      return [groups.value, validation.value, warmStart?.value, context.value];
     };
-    t.same(chosen(60, 4), [128, 256, 600, 252], 'the whole episode');
-    t.same(chosen(1000, 8), [64, 128, 62, 1253]);
-    t.same(chosen(2000, 20), [32, 64, 16, 2503]);
-    t.same(chosen(9000, 20), [32, 64, 16, 2051]);
-
-    const shape = { words: false, maxEpisodeSteps: 1, wins: 1 };
-    const url = await served(
-      t,
-      environment('Wide-v0', { ...shape, observation: 'x'.repeat(1000) }),
-      environment('Vast-v0', { ...shape, observation: `head ${'x '.repeat(5000)} tail` }),
-    );
-    const wide = await initialized(t, url, 'Wide-v0');
+    t.same(chosen('names', 60, 4), [128, 256, 600, 252], 'the whole episode');
+    t.same(chosen('reference', 1000, 8), [64, 128, 62, 1253]);
+    t.same(chosen('reference', 2000, 20), [32, 64, 16, 2503]);
+    t.same(chosen('reference', 9000, 20), [32, 64, 24, 1027]);
+    t.same(chosen('names', 9000, 20), [32, 64, undefined, 1027], 'no answer has to be learned');
+    const wide = listing({ failed: { episodes: 0 }, observations: ['x'.repeat(1000)] });
     t.match(
-      wide.printed,
+      warningsOf(wide, { turn: 1004, response: 2 }).join('\n'),
       /up to 1004 tokens, which the policy reads in full: a turn takes at least 10 times/,
     );
-    t.ok(loadRunSettings(wide.out).policy.context > 1005);
+
+    const shape = { words: false, maxEpisodeSteps: 1, wins: 1 };
+    const observation = `head ${'x '.repeat(5000)} tail`;
+    const url = await served(t, environment('Vast-v0', { ...shape, observation }));
     const vast = await initialized(t, url, 'Vast-v0');
     for (const said of [vast.printed, vast.text]) {
       t.match(
         said,
-        /Note: Its observations have up to 10010 characters, \d+ tokens\. The policy reads 2048 of a turn: /,
+        /Note: Its observations have up to 10010 characters, \d+ tokens\. The policy reads 1024 of a turn: /,
       );
     }
-    t.match(loadRunSettings(vast.out), { policy: { context: 2051 }, rollout: { env_groups: 128 } });
+    t.match(loadRunSettings(vast.out), { policy: { context: 1027 }, rollout: { env_groups: 128 } });
     t.match(vast.printed, /iterations of about/, 'and part of an iteration was tried out');
   },
 );
@@ -375,6 +389,20 @@ t.test('ends without a success are pointed out, as only the return can rise then
     episodes: [-1, -2].map(earned => ({ ...episode, return: earned })),
   } as unknown as Survey;
   t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, and none reports `success`: /);
-  const url = await served(t, environment('Lone-v0', { wins: 0 }));
+  const lone = environment('Lone-v0', { wins: 0 });
+  const typing = {
+    ...environment('Typing-v0', { wins: 0 }),
+    step: ({ steps }: JsonObject, action: Json) => ({
+      state: { steps: (steps as number) + 1 },
+      reward: Number(action === 0),
+      terminated: steps === 2,
+      info: { succes: true, action_is_valid: true, action_is_effective: true },
+    }),
+  } as unknown as AnyEnvironment;
+  const url = await served(t, lone, typing);
   t.match((await initialized(t, url, 'Lone-v0')).printed, /Return to beat: \d/);
+  t.match(
+    (await initialized(t, url, 'Typing-v0')).text,
+    /none reports `success` \(info has `succes`\): if such/,
+  );
 });

@@ -15,9 +15,12 @@ const FIRST_SEED = 2_000_000;
 /** Steps after which a survey leaves an episode, and milliseconds after which it leaves all open ones. */
 const MAX_SURVEY_STEPS = 64;
 const MAX_SURVEY_MS = 120_000;
+/** Characters of observations that a survey keeps; after them only the longest one. */
+const KEPT_CHARACTERS = 2 ** 23;
 /** Environments that an error lists. */
 const MAX_NAMED = 8;
 const RANDOM = 'random';
+const SUCCESS = 'success';
 
 type EnvironmentDocument = Schemas['Environment'];
 
@@ -37,8 +40,10 @@ export interface Survey {
   readonly episodes: readonly SurveyedEpisode[];
   /** Least reward of a step. */
   readonly leastReward: number;
-  /** First and later observations, each text once. */
+  /** First and later observations, each text once; the longest is among them, and all where they are not too many. */
   readonly observations: readonly string[];
+  /** Name in the info of ends that looks like a misspelled `success`. */
+  readonly misspelled?: string;
   /** Actions as a policy writes them, each once. */
   readonly actions: readonly string[];
   /** Episodes that failed, and the first failure. */
@@ -100,7 +105,8 @@ export async function surveyEnvironment(
   const stepLimit = Math.min(max_episode_steps, MAX_SURVEY_STEPS);
   const open = new Map<number, SurveyedEpisode>();
   const episodes: SurveyedEpisode[] = [];
-  const observations = new Set<string>();
+  const observations = new Observations();
+  const names = new Set<string>();
   const actions = new Set(player === 'names' ? document.actions : []);
   const began = performance.now();
   let stepsTaken = 0;
@@ -129,6 +135,7 @@ export async function surveyEnvironment(
       observations.add(observationText(observation));
       leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
+      if (ended) for (const name of Object.keys(info)) names.add(name);
       const soFar = {
         steps: step,
         return: (open.get(env)?.return ?? 0) + reward,
@@ -153,10 +160,29 @@ export async function surveyEnvironment(
     stepLimit,
     episodes,
     leastReward,
-    observations: [...observations],
+    observations: observations.texts,
+    misspelled: names.has(SUCCESS) ? undefined : similar(SUCCESS, [...names])[0],
     actions: [...new Set([...actions, ...valid])],
     failed,
   };
+}
+
+/** Observed texts in bounded memory. */
+class Observations {
+  readonly #kept = new Set<string>();
+  #longest = '';
+  #characters = 0;
+
+  add(text: string): void {
+    if (text.length > this.#longest.length) this.#longest = text;
+    if (this.#kept.has(text) || this.#characters + text.length > KEPT_CHARACTERS) return;
+    this.#kept.add(text);
+    this.#characters += text.length;
+  }
+
+  get texts(): string[] {
+    return [...this.#kept.add(this.#longest)];
+  }
 }
 
 function playerOf({ actions, action_space, example_actions, references }: EnvironmentDocument): Player {
