@@ -186,9 +186,12 @@ function validation(value: number): Choice<number> {
   return { value, reason: `gives success to within ${Math.round(98 / Math.sqrt(value))} points` };
 }
 
-/** Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. */
+/**
+ * Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. None where states list their
+ * valid actions: a policy that knows nothing draws from those evenly, and one that imitates learns which are valid often instead.
+ */
 function warmStart(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'warmStart'> {
-  if (survey.player === 'example') return {};
+  if (survey.player === 'example' || survey.player === 'valid') return {};
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
   const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));

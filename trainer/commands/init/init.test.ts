@@ -273,6 +273,7 @@ t.test(
     t.match(loadRunSettings(lists.out), {
       rollout: { constrained: true, response_length: Math.ceil(1.5 * 'say no'.length + 1) },
       algorithm: { target_kl: null },
+      warm_start: null,
     });
     const { out, text } = await initialized(t, url, 'Free-v0');
     t.match(text, / target_kl: 0\.05 # \w/);
@@ -394,7 +395,7 @@ t.test('ends without a success are pointed out, as only the return can rise then
     ...environment('Typing-v0', { wins: 0 }),
     step: ({ steps }: JsonObject, action: Json) => ({
       state: { steps: (steps as number) + 1 },
-      reward: Number(action === 0),
+      reward: Number(action === 'yes' || action === 0),
       terminated: steps === 2,
       info: { succes: true, action_is_valid: true, action_is_effective: true },
     }),

@@ -293,7 +293,11 @@ function rewards([least, most]: Survey['document']['reward_range']): string {
 }
 
 /** The findings, the choices, and the next commands. */
-function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds: number): string[] {
+function summaryLines(
+  subject: ConfigSubject,
+  { steps, turns, warmStart }: Choices,
+  seconds: number,
+): string[] {
   const { survey, file, baseline } = subject;
   const { env_id, title, reward_range } = survey.document;
   const total = shownDuration(steps.value * seconds);
@@ -302,7 +306,7 @@ function summaryLines(subject: ConfigSubject, { steps, turns }: Choices, seconds
     baselineSentence(subject),
     ...notesOf(subject),
     '',
-    `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total} after the warm start.`,
+    `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total}${warmStart ? ' after the warm start' : ''}.`,
     baseline.success > 0
       ? `Success to beat: ${(100 * baseline.success).toFixed(0)} %.`
       : `Return to beat: ${shownReturn(baseline.meanReturn)}.`,

@@ -212,7 +212,9 @@ function actor(
     const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;
     asks = listed !== null; // An environment that cannot list them is asked once.
     if (listed?.length) {
-      for (const action of listed) valid.add(action);
+      // A server lists all names where an environment does not say which are valid.
+      if (player !== 'names' || listed.length < choices.length)
+        for (const action of listed) valid.add(action);
       return generators[env].choice(listed);
     }
     if (player === 'example') return example_action as Json;

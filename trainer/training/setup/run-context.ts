@@ -1,4 +1,5 @@
 import { basename, dirname } from 'node:path';
+import { Random } from '../../../shared/random.ts';
 import { whoIsAway } from '../../client/errors.ts';
 import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
@@ -334,14 +335,34 @@ function withStateActions(
         try {
           const seeded = { ...spec, seed: seedable ? seed + attempt - 1 : undefined };
           const [session] = await EnvironmentSession.openGroup(servers, seeded, 1);
-          await session.close();
-          return session.validActions ? { ...described, constrained: true } : described;
+          const lists = await listsValidActions(session, actionNames).finally(() => session.close());
+          return lists ? { ...described, constrained: true } : described;
         } catch (error) {
           if (!costsTheEpisode(error) || attempt === OPENING_ATTEMPTS) throw error;
         }
       }
     }),
   );
+}
+
+/** Steps in which an environment with named actions shows whether some are invalid at times. */
+const PROBED_STEPS = 32;
+
+/**
+ * Whether states list their valid actions. Where actions have names, a server lists all of them if it does not know, so a random
+ * episode is played until a state lists fewer.
+ */
+async function listsValidActions(
+  session: EnvironmentSession,
+  actionNames: DescribedTag['actionNames'],
+): Promise<boolean> {
+  if (!actionNames) return session.validActions !== undefined;
+  const rng = Random.fromSeed(0);
+  for (let step = 0; step < PROBED_STEPS && session.validActions?.length; step++) {
+    if (session.validActions.length < actionNames.names.length) return true;
+    await session.act([rng.choice(session.validActions)]);
+  }
+  return false;
 }
 
 /** Episodes that may fail at their start before an environment counts as broken. */

@@ -171,9 +171,10 @@ const NAMED = {
     state: { rung: rung + 1 },
     reward: 0,
     terminated: rung === 3,
-    info: { action_is_valid: (action === 2) === rung % 2 > 0, action_is_effective: true },
+    info: { action_is_valid: rung === 0 || (action === 2) === rung % 2 > 0, action_is_effective: true },
   }),
-  validActions: ({ rung }: { rung: number }) => (rung % 2 > 0 ? ['rest'] : ['up', 'up up']),
+  validActions: ({ rung }: { rung: number }) =>
+    rung % 2 > 0 ? ['rest'] : rung > 0 ? ['up', 'up up'] : ['up', 'up up', 'rest'],
 } as unknown as AnyEnvironment;
 
 t.test('named actions are held to those of their state, too, and random play draws from them', async t => {
@@ -192,6 +193,12 @@ t.test('named actions are held to those of their state, too, and random play dra
     t.equal(turns.length, 32);
     for (const { info, penalty } of turns) t.same([info.action_is_valid, penalty], [true, 0]);
   }
+  const { validActions, ...mute } = NAMED;
+  const [{ name }] = (await serve(t, {}, [mute as AnyEnvironment])).servers;
+  const plain = tinySettings(name, t.testdir(), 'plain', { ...ladderWith({}), tags: { Ladder: one } });
+  const whole = await openRunContext(plain, undefined, () => {}, never);
+  t.teardown(() => whole.close());
+  t.ok('Ladder' in whole.grammars, 'where no state says more, all names have one grammar');
 });
 
 t.test(
