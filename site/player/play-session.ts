@@ -66,6 +66,9 @@ export class PlaySession {
   #underWay = 0;
   /** Grows with each stop; a policy's pending step is then ignored. */
   #stops = 0;
+  /** Steps of a policy that wait for each other, and their number. */
+  #plans = new SerialQueue();
+  #waitingPlans = 0;
 
   constructor(server: EnvironmentServer) {
     this.#server = server;
@@ -292,12 +295,24 @@ export class PlaySession {
     };
   }
 
-  /** Lets the chosen policy take one step; true while the episode continues. */
-  async playOne(): Promise<boolean> {
+  /** Lets the chosen policy take one step, after those before it; true while the episode continues. */
+  playOne(): Promise<boolean> {
+    const stops = this.#stops;
+    if (this.#waitingPlans >= MAX_WAITING) return Promise.resolve(false);
+    this.#waitingPlans++;
+    return this.#plans
+      .run(() => this.#playOne(stops))
+      .finally(() => {
+        if (stops === this.#stops) this.#waitingPlans--;
+      });
+  }
+
+  async #playOne(stops: number): Promise<boolean> {
+    // Actions that wait change the state that it plans for.
+    await this.#queue.idle;
     const { policy } = this.#state;
     const episode = this.#episode;
-    if (policy === undefined || !episode) return false;
-    const stops = this.#stops;
+    if (stops !== this.#stops || policy === undefined || !episode) return false;
     try {
       const { moves } = episode.state;
       const own = this.players.get(policy);
@@ -324,6 +339,8 @@ export class PlaySession {
   /** Stops the policy. */
   stop(): void {
     this.#stops++;
+    this.#plans = new SerialQueue();
+    this.#waitingPlans = 0;
     if (this.#state.isPolicyPlaying) this.store.dispatch({ type: 'policy', isPolicyPlaying: false });
   }
 }
