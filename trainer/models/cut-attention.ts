@@ -68,7 +68,7 @@ function cappedAttention(
 }
 
 /** [1, 1, time, time]: hides what comes after each. */
-export function causalBias(g: GraphBuilder, time: number): Tensor {
+function causalBias(g: GraphBuilder, time: number): Tensor {
   const scores = Float32Array.from({ length: time * time }, (_, i) =>
     i % time > Math.floor(i / time) ? MASKED_SCORE : 0,
   );

@@ -7,8 +7,9 @@ import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import { countWeights, parameterSpecs } from '../models/parameters.ts';
 import { assertSameModel } from './checkpoint/model-folder.ts';
 import { clipFactor } from './learning/adamw.ts';
+import { scoreContinuations } from './learning/continuations.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
-import { checkContinuations, checkSequence, checkTemperature } from './learning/sequence-checks.ts';
+import { checkSequence, checkTemperature } from './learning/sequence-checks.ts';
 import type { WeightAverage } from './learning/weight-average.ts';
 import type { LocalPolicyOptions, ModelState } from './options.ts';
 import { type PolicyParts, prepare } from './parts.ts';
@@ -135,16 +136,11 @@ export class LocalPolicy implements TrainedPolicy {
     return this.#score(sequences, settings, true);
   }
 
-  async scoreContinuations(
+  scoreContinuations(
     requests: readonly ContinuationRequest[],
-    settings: ScoreSettings = { temperature: 1 },
+    settings?: ScoreSettings,
   ): Promise<Float64Array[]> {
-    this.#assertOpen();
-    checkTemperature(settings.temperature);
-    requests.forEach((request, index) => {
-      checkContinuations(request, this, `request ${index}`);
-    });
-    return this.#queue.run(() => this.#pool.scoreContinuations(requests, settings.temperature));
+    return scoreContinuations(requests, this, sequences => this.#score(sequences, settings, false));
   }
 
   /** @throws RangeError where there is no value head */

@@ -3,7 +3,7 @@ import { parseConfig } from '../../models/config-json.ts';
 import { FAMILY_MODELS, goldenFamily } from '../../models/families/families.test-data.ts';
 import { goldenBatch, goldenWeights, read } from '../../models/golden.test-data.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
-import { ContinuationProgram } from './continuation-program.ts';
+import { scoreContinuations } from './continuations.ts';
 import { ScoreProgram } from './score-program.ts';
 
 const runtime = new OnnxRuntime();
@@ -49,7 +49,9 @@ for (const model of FAMILY_MODELS) {
         Int32Array.from(ids),
       ),
     }));
-    const sums = await new ContinuationProgram(options).run(continued, 1);
+    const program = new ScoreProgram(options);
+    const limits = { maxSequenceLength: 1000, vocabularySize: config.vocabularySize };
+    const sums = await scoreContinuations(continued, limits, sequences => program.run(sequences, 1));
     sums.forEach(([whole, part], r) => {
       const sum = (values: readonly number[]) => values.reduce((total, x) => total + x, 0);
       t.ok(Math.abs(whole - sum(expected[r])) < 1e-4, `continuation of row ${r}`);

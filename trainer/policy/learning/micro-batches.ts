@@ -23,7 +23,7 @@ const TIME_SHARE = 1 / 8;
 /** Above this share of a row, all its predictions are computed. */
 const PREDICTION_SHARE = 0.75;
 /** Numbers of rows that programs are compiled for. */
-export const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
+const ROW_BUCKETS = [1, 2, 4, 8, 16, 32, 64];
 /** Cost of starting a program and adding up its gradients, in tokens. */
 const START_COST = 64;
 /** Cost of a token in attention for each position of its row, per query's number, in products with a layer's weights … */

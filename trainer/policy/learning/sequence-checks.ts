@@ -1,5 +1,5 @@
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
-import type { ContinuationRequest, ScoreRequest } from '../policy.ts';
+import type { ScoreRequest } from '../policy.ts';
 
 /** @throws RangeError when a sequence does not fit the policy, or its arrays do not fit each other */
 export function checkSequence(
@@ -26,27 +26,8 @@ export function checkSequence(
   if (sequence.targets !== undefined) checkTokens(sequence.targets, vocabularySize, `the targets of ${what}`);
 }
 
-/** @throws RangeError when a prompt or a continuation is empty, or both together do not fit the policy */
-export function checkContinuations(
-  { prompt, continuations }: ContinuationRequest,
-  policy: { readonly maxSequenceLength: number; readonly vocabularySize: number },
-  what: string,
-): void {
-  const { maxSequenceLength, vocabularySize } = policy;
-  if (prompt.length === 0) throw new RangeError(`${what} has an empty prompt; it must have a token`);
-  checkTokens(prompt, vocabularySize, `the prompt of ${what}`);
-  continuations.forEach((continuation, index) => {
-    const { length } = continuation;
-    if (length === 0 || prompt.length + length > maxSequenceLength) {
-      throw new RangeError(
-        `continuation ${index} of ${what} has ${length} tokens behind ${prompt.length} of the prompt; it must have at least 1, and both together at most ${maxSequenceLength} (maxSequenceLength)`,
-      );
-    }
-    checkTokens(continuation, vocabularySize, `continuation ${index} of ${what}`);
-  });
-}
-
-function checkTokens(tokenIds: Int32Array, vocabularySize: number, what: string): void {
+/** @throws RangeError when a token id is outside the vocabulary */
+export function checkTokens(tokenIds: Int32Array, vocabularySize: number, what: string): void {
   for (let t = 0; t < tokenIds.length; t++) {
     if (!(tokenIds[t] >= 0 && tokenIds[t] < vocabularySize)) {
       throw new RangeError(

@@ -5,8 +5,9 @@ import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import type { WireDatum } from '../../tinker/proto.ts';
+import { scoreContinuations } from '../learning/continuations.ts';
 import { type LossBatch, LossProgram } from '../learning/loss-program.ts';
-import { checkContinuations, checkSequence } from '../learning/sequence-checks.ts';
+import { checkSequence } from '../learning/sequence-checks.ts';
 import type {
   ContinuationRequest,
   GradientDecomposition,
@@ -203,23 +204,11 @@ export class TinkerPolicy implements TrainedPolicy {
   /** The reference is always the base model: fresh adapters change nothing. */
   async loadReference(): Promise<void> {}
 
-  async scoreContinuations(
+  scoreContinuations(
     requests: readonly ContinuationRequest[],
     settings?: ScoreSettings,
   ): Promise<Float64Array[]> {
-    requests.forEach((request, index) => {
-      checkContinuations(request, this, `request ${index}`);
-    });
-    const sequences = requests.flatMap(({ prompt, continuations }) =>
-      continuations.map(continuation => {
-        const tokenIds = Int32Array.from([...prompt, ...continuation]);
-        return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
-      }),
-    );
-    const scores = (await this.score(sequences, settings)).values();
-    return requests.map(({ continuations }) =>
-      Float64Array.from(continuations, () => scores.next().value!.logProbs.reduce((sum, x) => sum + x, 0)),
-    );
+    return scoreContinuations(requests, this, sequences => this.score(sequences, settings));
   }
 
   /**

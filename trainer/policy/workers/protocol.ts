@@ -9,13 +9,7 @@ import { DEFAULT_TOKEN_BUDGET } from '../learning/micro-batches.ts';
 import type { DropoutSettings, GradientReport, GradientTask } from '../learning/train-program.ts';
 import { openSequences, workerCount } from '../options.ts';
 import type { PolicyParts } from '../parts.ts';
-import type {
-  ContinuationRequest,
-  OptimizerSettings,
-  Score,
-  ScoreRequest,
-  ScoreSettings,
-} from '../policy.ts';
+import type { OptimizerSettings, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 
 /** Initial data of a worker. Weights, moments and gradients are shared memory, visible to all. */
 export interface WorkerSetup {
@@ -123,11 +117,6 @@ export type WorkerTask =
       /** With the reference's adapters instead of the policy's. */
       readonly reference: boolean;
     }
-  | {
-      readonly kind: 'scoreContinuations';
-      readonly requests: readonly ContinuationRequest[];
-      readonly temperature: number;
-    }
   | { readonly kind: 'gradients'; readonly task: GradientTask }
   | { readonly kind: 'reduce'; readonly slice: WeightSlice }
   | {
@@ -166,7 +155,6 @@ export type WorkerTask =
 /** Result of each task. */
 export interface TaskResults {
   readonly score: Score[];
-  readonly scoreContinuations: Float64Array[];
   readonly gradients: GradientReport;
   readonly reduce: null;
   readonly decompose: Record<string, number>;

@@ -4,10 +4,10 @@ import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { NORM_BLOCK } from '../learning/adamw.ts';
-import { dealPrompts, dealSequences } from '../learning/micro-batches.ts';
+import { dealPrompts } from '../learning/micro-batches.ts';
 import type { GradientReport, GradientTask } from '../learning/train-program.ts';
 import type { PolicyParts } from '../parts.ts';
-import type { ContinuationRequest, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
+import type { Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 import { Homes } from './homes.ts';
 import {
   type FromWorker,
@@ -96,32 +96,6 @@ export class WorkerPool {
     return scores;
   }
 
-  /** @see ContinuationRequest */
-  async scoreContinuations(
-    requests: readonly ContinuationRequest[],
-    temperature: number,
-  ): Promise<Float64Array[]> {
-    const sums = new Array<Float64Array>(requests.length);
-    const costs = requests.map(({ prompt, continuations }) =>
-      continuations.reduce((tokens, { length }) => tokens + length, prompt.length),
-    );
-    await Promise.all(
-      dealSequences(costs, this.#workers.length).map(async (share, w) => {
-        if (share.length === 0) return;
-        const own = share.map(index => compactRequest(requests[index]));
-        const results = await this.#workers[w].run({
-          kind: 'scoreContinuations',
-          requests: own,
-          temperature,
-        });
-        share.forEach((index, i) => {
-          sums[index] = results[i];
-        });
-      }),
-    );
-    return sums;
-  }
-
   /** Computes the gradient of a batch, a share in each worker, and leaves it there. */
   async addGradient(task: GradientTask): Promise<GradientReport> {
     const shares = this.#deal(task.sequences);
@@ -201,10 +175,6 @@ export class WorkerPool {
   #deal(sequences: readonly ScoreRequest[]): number[][] {
     return dealPrompts(sequences, this.#workers.length);
   }
-}
-
-function compactRequest({ prompt, continuations }: ContinuationRequest): ContinuationRequest {
-  return { prompt: Int32Array.from(prompt), continuations: continuations.map(ids => Int32Array.from(ids)) };
 }
 
 function sumMetrics(parts: readonly Readonly<Record<string, number>>[]): Record<string, number> {

@@ -10,7 +10,6 @@ import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-s
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
-import { ContinuationProgram } from '../learning/continuation-program.ts';
 import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
@@ -48,7 +47,6 @@ class PolicyWorker {
   readonly #gradientProgram: GradientProgram;
   readonly #decompositionProgram: DecompositionProgram;
   readonly #scoreProgram: ScoreProgram;
-  readonly #continuationProgram: ContinuationProgram;
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
@@ -97,7 +95,6 @@ class PolicyWorker {
     this.#gradientProgram = new GradientProgram(options);
     this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
-    this.#continuationProgram = new ContinuationProgram(options);
     this.#referenceProgram = reference
       ? new ScoreProgram({ ...options, valueHead: false, parameters: joinParameters(...frozen, reference) })
       : null;
@@ -186,8 +183,6 @@ class PolicyWorker {
           task.settings.temperature,
           task.settings.squares,
         );
-      case 'scoreContinuations':
-        return this.#continuationProgram.run(task.requests, task.temperature);
       case 'gradients':
         this.#held = true;
         this.#learner ??=

@@ -6,7 +6,8 @@ import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { vocabularySize } from '../policies.test-data.ts';
-import { ContinuationProgram } from './continuation-program.ts';
+import { scoreContinuations } from './continuations.ts';
+import { planMicroBatches, shapeKey } from './micro-batches.ts';
 import { ScoreProgram } from './score-program.ts';
 
 const runtimes = [new OnnxRuntime(), new KernelCpuRuntime()];
@@ -37,19 +38,30 @@ for (const runtime of runtimes) {
       valueHead: false,
       critic: false,
       grammars: new Map(),
-      tokenBudget: 64,
-      packing: false,
+      tokenBudget: 1024,
     };
-    const continuations = [1, 9, 2, 17, 1, 5, 3].map(tokens);
-    const requests = [3, 16, 1, 23].map(length => ({ prompt: tokens(length), continuations }));
-    const shared = await new ContinuationProgram(options).run(requests, 0.7);
+    const continuations = [1, 4, 2, 9, 1, 5, 3].map(tokens);
+    const requests = [3, 60, 41, 55].map(length => ({ prompt: tokens(length), continuations }));
+    const packed = new ScoreProgram({ ...options, packing: true });
+    const shapes: string[] = [];
+    const shared = await scoreContinuations(
+      requests,
+      { maxSequenceLength: 70, vocabularySize },
+      sequences => {
+        const settings = { config: shape, tokenBudget: options.tokenBudget, packing: true };
+        for (const batch of planMicroBatches(sequences, settings))
+          if (batch.packed?.shared) shapes.push(shapeKey(batch));
+        return packed.run(sequences, 0.7);
+      },
+    );
+    t.ok(shapes.length > 0, 'prompts are computed once for several continuations');
     const whole = requests.flatMap(({ prompt }) =>
       continuations.map(continuation => {
         const tokenIds = Int32Array.of(...prompt, ...continuation);
         return { tokenIds, lossMask: new Uint8Array(tokenIds.length).fill(1, prompt.length) };
       }),
     );
-    const scores = await new ScoreProgram(options).run(whole, 0.7);
+    const scores = await new ScoreProgram({ ...options, packing: false }).run(whole, 0.7);
     scores.forEach(({ logProbs }, n) => {
       const { length } = continuations[n % continuations.length];
       const sum = logProbs.reduce((total, x) => total + x, 0);
