@@ -39,7 +39,14 @@ export const PARTS: Readonly<Record<string, Part>> = {
     tests: ['trainer/generation/remote/vllm.test.ts'],
   },
   sglang: {
-    packages: ['msgspec==0.22.0'],
+    packages: [
+      'torch==2.13.0 transformers==5.19.0 xgrammar==0.2.7 outlines==0.1.11 compressed-tensors==0.18.0 numba==0.65.1 openai==2.8.0',
+      'openai-harmony==0.0.4 llguidance>=1.7.6,<2 blobfile==3.0.0 soundfile==0.13.1 apache-tvm-ffi==0.1.11 kernels>=0.14.1,<0.15 IPython',
+      'aiohttp anthropic build cachetools datasets dill distro easydict einops fastapi gguf hf_transfer interegular mistral_common',
+      'modelscope msgspec ninja nvidia-ml-py orjson packaging partial_json_parser pillow prometheus-client psutil py-spy pybase64 pydantic',
+      'python-multipart pyzmq regex requests scipy sentencepiece setproctitle smg-grpc-servicer tiktoken tml-renderers torch_memory_saver',
+      'tqdm uvicorn uvloop watchfiles xxhash zstandard',
+    ].flatMap(names => names.split(' ')),
     bare: ['sglang==0.5.23'],
     without: [],
     program: 'python',

