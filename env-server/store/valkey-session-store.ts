@@ -39,10 +39,6 @@ export class ValkeySessionStore implements SessionStore {
     this.replica = replica;
   }
 
-  /**
-   * Opens sessions of one client in one environment: all or none.
-   * @returns what keeps them from it; undefined where they are open
-   */
   async open(
     owner: string,
     environment: string,
@@ -135,8 +131,6 @@ export class ValkeySessionStore implements SessionStore {
   /**
    * Becomes the writer of a session, and waits until all that the session holds is as durable as `--durability` asks: an
    * earlier request may have got an error because its record was not.
-   * @param known the newest id that this server has, where it has the session
-   * @param owner only a session of this client; undefined for an administrator
    */
   async take(
     id: string,

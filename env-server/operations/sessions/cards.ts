@@ -66,7 +66,7 @@ export function cardsOf(services: Services, question: CardQuestion): MaybePromis
   const { sessions, shared } = services;
   const { principal, limit } = question;
   const newest: MaybePromise<Iterable<Session>> = shared
-    ? shared.newest(principal, (question.offset ?? 0) + limit)
+    ? shared.seen.newest(principal, (question.offset ?? 0) + limit)
     : sessions.newestFirst(principal);
   return chain(newest, open => inScheduledSlices(partsOfCards(services, open, question)));
 }

@@ -130,7 +130,7 @@ function listed(
   principal: Principal,
   request: ListRequest,
 ): MaybePromise<readonly LiveSession[]> {
-  return shared ? shared.list(principal, request) : sessions.list(principal, request);
+  return shared ? shared.seen.list(principal, request) : sessions.list(principal, request);
 }
 
 interface ListedSessions {

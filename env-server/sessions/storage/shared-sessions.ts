@@ -6,7 +6,6 @@ import { Problem } from '../../problems.ts';
 import type { RequestClaim, StoredReplyRecord } from '../../store/session-store.ts';
 import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
 import type { EndedSession } from '../ended.ts';
-import type { ListRequest } from '../manager.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
 import type { SessionJournal } from './new-session.ts';
@@ -67,10 +66,11 @@ interface Copying {
  */
 export class SharedSessions implements SessionJournal {
   readonly store: ValkeySessionStore;
+  /** Sessions as they stand, without taking them. */
+  readonly seen: SeenSessions;
   readonly #parts: SharedParts;
   readonly #written: WrittenSessions;
   readonly #taken: TakenSessions;
-  readonly #seen: SeenSessions;
   /** The request under a key that opens sessions. */
   readonly #turns = new Turns();
   readonly #claim = new AsyncLocalStorage<RequestClaim>();
@@ -86,7 +86,7 @@ export class SharedSessions implements SessionJournal {
     this.#parts = parts;
     this.#written = new WrittenSessions(parts);
     this.#taken = new TakenSessions(parts, this.#written);
-    this.#seen = new SeenSessions(parts, this.#written);
+    this.seen = new SeenSessions(parts, this.#written);
     this.store.connection.onReconnect = () => this.#written.suspect();
   }
 
@@ -296,28 +296,10 @@ export class SharedSessions implements SessionJournal {
     await this.store.confirm();
     if (!known.opened) return known.reply;
     // No client has heard of these sessions yet, so they are at their beginning.
-    const sessions = await this.look(known.opened);
+    const sessions = await this.seen.look(known.opened);
     if (sessions.length === known.opened.length)
       return this.#parts.openedReplyOf(sessions, operation === COPYING);
     throw new Problem('request_key_expired', `the sessions that request key "${key}" opened have ended`);
-  }
-
-  /**
-   * Sessions as they stand, in the order of their ids, without taking them; those that ended are left out.
-   * Sessions of other servers are read once for each of their states.
-   */
-  look(ids: readonly string[]): Promise<readonly Session[]> {
-    return this.#seen.look(ids);
-  }
-
-  /** Sessions of the principal, oldest first; an administrator's list holds everybody's. */
-  list(principal: Principal, request: ListRequest): Promise<readonly Session[]> {
-    return this.#seen.list(principal, request);
-  }
-
-  /** Open sessions of the principal, newest first; an administrator's are everybody's. */
-  newest(principal: Principal, limit: number): Promise<readonly Session[]> {
-    return this.#seen.newest(principal, limit);
   }
 
   refreshEnvironments(): Promise<void> {
