@@ -80,7 +80,15 @@ const BATCH_PROPERTIES = {
     description: 'Answer when this many items are ready; `pending` names the others, which continue.',
   },
 };
-const FAILURE = { type: 'object', required: ['ok', 'error'] };
+
+/** Schema of an object that requires all of its properties. */
+const whole = (properties: Document): Document => ({
+  type: 'object',
+  required: Object.keys(properties),
+  properties,
+});
+const flag = (value: boolean): Document => ({ type: 'boolean', const: value });
+const op = (name: string): Document => ({ type: 'string', const: name });
 
 /**
  * Batch items and WebSocket frames by name: an operation's parameters, query and body in one flat object. Each is a closed
@@ -93,12 +101,8 @@ export function frameSchemas(emit: Emit): Schemas {
     ...operationFrames(emit),
     ...batchSchemas(names.map(name => `${name}Item`)),
     Result: { anyOf: results },
-    PingFrame: frame({ op: { type: 'string', const: 'ping' } }, []),
-    Pong: {
-      type: 'object',
-      required: ['pong'],
-      properties: { pong: { type: 'boolean', const: true } },
-    },
+    PingFrame: frame({ op: op('ping') }, []),
+    Pong: whole({ pong: flag(true) }),
     ...watchFrames(emit),
     Frame: {
       description: 'A client’s message on the WebSocket.',
@@ -156,7 +160,7 @@ function batchSchemas(items: readonly string[]): Schemas {
     },
     BatchFrame: frame(
       {
-        op: { type: 'string', const: 'batch' },
+        op: op('batch'),
         ...BATCH_PROPERTIES,
         request_key: { type: 'string', ...REQUEST_KEY },
       },
@@ -164,20 +168,9 @@ function batchSchemas(items: readonly string[]): Schemas {
     ),
     BatchReply: {
       oneOf: [
-        {
-          type: 'object',
-          required: ['ok', 'result'],
-          properties: { ok: { type: 'boolean', const: true }, result: reference('Result') },
-        },
-        { ...FAILURE, properties: { ok: { type: 'boolean', const: false }, error: reference('Problem') } },
-        {
-          type: 'object',
-          required: ['ok', 'pending'],
-          properties: {
-            ok: { type: 'boolean', const: false },
-            pending: { type: 'boolean', const: true },
-          },
-        },
+        whole({ ok: flag(true), result: reference('Result') }),
+        whole({ ok: flag(false), error: reference('Problem') }),
+        whole({ ok: flag(false), pending: flag(true) }),
       ],
     },
     BatchResult: {
@@ -199,26 +192,16 @@ function replyFrame(): Document {
   return {
     description: 'The server’s reply; `id` is null if the frame had no readable one.',
     oneOf: [
-      {
-        type: 'object',
-        required: ['id', 'ok', 'result'],
-        properties: {
-          id: ID,
-          ok: { type: 'boolean', const: true },
-          result: {
-            anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference),
-          },
-        },
-      },
-      {
-        ...FAILURE,
-        required: ['id', 'ok', 'error'],
-        properties: {
-          id: { ...ID, type: ['string', 'integer', 'null'] },
-          ok: { type: 'boolean', const: false },
-          error: reference('Problem'),
-        },
-      },
+      whole({
+        id: ID,
+        ok: flag(true),
+        result: { anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference) },
+      }),
+      whole({
+        id: { ...ID, type: ['string', 'integer', 'null'] },
+        ok: flag(false),
+        error: reference('Problem'),
+      }),
     ],
   };
 }
@@ -227,7 +210,7 @@ function replyFrame(): Document {
 function watchFrames(emit: Emit): Schemas {
   return {
     WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
-    UnwatchFrame: frame({ op: { type: 'string', const: 'unwatch' } }, []),
+    UnwatchFrame: frame({ op: op('unwatch') }, []),
     Watching: {
       description: 'Current sessions. The first reply has all visible ones, later replies have the changes.',
       type: 'object',
@@ -241,10 +224,6 @@ function watchFrames(emit: Emit): Schemas {
         },
       },
     },
-    NotWatching: {
-      type: 'object',
-      required: ['watching'],
-      properties: { watching: { type: 'boolean', const: false } },
-    },
+    NotWatching: whole({ watching: flag(false) }),
   };
 }
