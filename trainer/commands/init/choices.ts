@@ -295,6 +295,9 @@ function lengths(
 const longestOf = (texts: readonly string[]): number =>
   texts.reduce((most, text) => Math.max(most, text.length), 0);
 
+/** The greatest of these numbers, which are more than a call takes arguments where states list many valid actions. */
+export const mostOf = (numbers: readonly number[]): number => numbers.reduce((a, b) => Math.max(a, b), 0);
+
 /** Notes for the reader before training, each one to three sentences. */
 export function warningsOf(survey: Survey, tokens?: TokenLengths): string[] {
   const { document, player, stepLimit, episodes, failed } = survey;

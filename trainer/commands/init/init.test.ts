@@ -8,7 +8,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
-import { chooseSettings, warningsOf } from './choices.ts';
+import { chooseSettings, mostOf, warningsOf } from './choices.ts';
 import { init } from './init.ts';
 import { type Survey, surveyEnvironment } from './survey.ts';
 
@@ -406,4 +406,8 @@ t.test('ends without a success are pointed out, as only the return can rise then
     (await initialized(t, url, 'Typing-v0')).text,
     /none reports `success` \(info has `succes`\): if such/,
   );
+});
+
+t.test('any number of valid actions is measured', async t => {
+  t.equal(mostOf(Array.from({ length: 1_000_000 }, (_, i) => i % 7)), 6);
 });

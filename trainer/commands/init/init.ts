@@ -21,6 +21,7 @@ import {
   baselineOf,
   type Choices,
   chooseSettings,
+  mostOf,
   type TokenLengths,
   warningsOf,
 } from './choices.ts';
@@ -250,7 +251,7 @@ async function measured(subject: ConfigSubject, folder: string, signal: AbortSig
     state => prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
   );
   const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
-  return { turn: Math.max(...turns), response: Math.max(...responses) };
+  return { turn: mostOf(turns), response: mostOf(responses) };
 }
 
 /** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */
