@@ -1,5 +1,6 @@
 import t from 'tap';
 import { RecentMap } from './recent-map.ts';
+import { remembered } from './remembered.ts';
 
 t.test('the entry that was used longest ago is dropped', async t => {
   const map = new RecentMap<string, number>(2);
@@ -29,6 +30,6 @@ t.test('the entry that was used longest ago is dropped', async t => {
 t.test('a value is made once while it is kept', async t => {
   const map = new RecentMap<string, number>(1);
   let made = 0;
-  const get = (key: string) => map.getOrMake(key, () => ++made);
+  const get = (key: string) => remembered(map, key, () => ++made);
   t.same([get('a'), get('a'), get('b'), get('a')], [1, 1, 2, 3]);
 });

@@ -19,13 +19,4 @@ export class RecentMap<K, V> extends Map<K, V> {
     if (this.size > this.#most) this.delete(this.keys().next().value!);
     return this;
   }
-
-  /** The value of a key, made when absent. */
-  getOrMake(key: K, make: () => V): V {
-    const known = this.get(key);
-    if (known !== undefined) return known;
-    const value = make();
-    this.set(key, value);
-    return value;
-  }
 }

@@ -1,6 +1,7 @@
 import { relative, resolve } from 'node:path';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import {
@@ -173,7 +174,7 @@ export class RunReader {
 
   /** The metrics of a run, up to date. */
   async table(run: FoundRun): Promise<MetricsTable> {
-    const table = this.#metrics.getOrMake(run.path, () => new MetricsTable(run));
+    const table = remembered(this.#metrics, run.path, () => new MetricsTable(run));
     await table.refresh();
     return table;
   }
@@ -196,7 +197,7 @@ export class RunReader {
   /** The groups of the iterations. @param after only those of later steps */
   async groups(id: string, after?: number): Promise<readonly GroupsRow[] | undefined> {
     const run = await this.find(id);
-    return run && this.#groups.getOrMake(run.path, () => new GroupsTable(run)).rows(after);
+    return run && remembered(this.#groups, run.path, () => new GroupsTable(run)).rows(after);
   }
 
   async files(id: string): Promise<readonly TrajectoryFile[] | undefined> {

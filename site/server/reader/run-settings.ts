@@ -1,5 +1,6 @@
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
@@ -43,7 +44,7 @@ export class RunSettings {
 
   /** A setting of a run that was read. @param name its key, or the end of it after a dot */
   value(id: string, name: string): SettingValue | undefined {
-    const key = this.#resolved.getOrMake(name, () => resolvedKey(this.#keys, name) ?? null);
+    const key = remembered(this.#resolved, name, () => resolvedKey(this.#keys, name) ?? null);
     const known = this.#known.get(id);
     if (key === null || !known) return undefined;
     return known.different.has(key) ? known.different.get(key) : this.#base?.get(key);

@@ -1,4 +1,5 @@
 import { RecentMap } from '../../../shared/recent-map.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
@@ -115,7 +116,7 @@ export class Trajectories {
     if (!file) return undefined;
     const { ino, size, mtimeMs } = file.stats;
     await file.handle.close();
-    return this.#lists.getOrMake(`${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
+    return remembered(this.#lists, `${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
       const digests: EpisodeDigest[] = [];
       const places: { start: number; end: number }[] = [];
       await this.#scan(run, name, line => {
@@ -139,7 +140,7 @@ export class Trajectories {
   }
 
   #textsOf(run: FoundRun): TokenTexts {
-    return this.#texts.getOrMake(run.path, () => new TokenTexts(run));
+    return remembered(this.#texts, run.path, () => new TokenTexts(run));
   }
 }
 
