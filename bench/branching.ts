@@ -6,8 +6,9 @@
  * what the data has of other environments.
  *
  * `--environments FrozenLake,SokobanEasy,Sokoban,Sudoku,Countdown`, `--arms grpo,ppo,gigpo,prefix,tree,vine,graph`, `--seeds 0,1,2`,
- * `--env-steps 200000`, `--imitated 2000` episodes, `--every 5` iterations between validations of `--episodes 256`; `--runs` is the
- * folder of the runs, `--out` that of page and data. Settings behind the flags go to every run.
+ * `--env-steps 200000`, `--imitated 2000` episodes, `--imitated-seed 0` for one policy in place of one a seed, `--every 5` iterations
+ * between validations of `--episodes 256`; `--runs` is the folder of the runs, `--out` that of page and data. Settings behind the
+ * flags go to every run.
  */
 import { existsSync, mkdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -27,6 +28,7 @@ const { values: flags, positionals } = scriptFlags(import.meta.filename, {
     seeds: { type: 'string', default: '0,1,2' },
     'env-steps': { type: 'string', default: '200000' },
     imitated: { type: 'string', default: '2000' },
+    'imitated-seed': { type: 'string' },
     every: { type: 'string', default: '5' },
     episodes: { type: 'string', default: '256' },
     runs: { type: 'string', default: 'runs' },
@@ -98,7 +100,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   Sudoku: {
     config: 'configs/base.yaml',
     about:
-      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements\nare sampled, of which random ones solve two boards in three. Validation boards never occur in training.',
+      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements\nare sampled, of which random ones solve two boards in three. Validation boards never occur in training. All\nseeds begin with one policy.',
     overrides: [
       ...[
         ['SudokuTrain', 'train'],
@@ -136,12 +138,15 @@ const chosen = (flag: 'environments' | 'arms', known: readonly string[]): string
 };
 const environments = chosen('environments', Object.keys(ENVIRONMENTS));
 const arms = chosen('arms', Object.keys(ARMS));
-const seeds = flags.seeds.split(',').map(text => {
-  const seed = Number(text);
-  if (text === '' || !Number.isInteger(seed) || seed < 0)
-    throw new RangeError(`--seeds are whole numbers from 0, got ${flags.seeds}`);
-  return seed;
-});
+const seedsOf = (flag: 'seeds' | 'imitated-seed'): number[] =>
+  (flags[flag]?.split(',') ?? []).map(text => {
+    const seed = Number(text);
+    if (text === '' || !Number.isInteger(seed) || seed < 0)
+      throw new RangeError(`--${flag}: whole numbers from 0, got ${flags[flag]}`);
+    return seed;
+  });
+const seeds = seedsOf('seeds');
+const [imitatedSeed] = seedsOf('imitated-seed');
 const budget = positiveInteger('env-steps', flags['env-steps']);
 const episodes = positiveInteger('episodes', flags.episodes);
 const folder = resolve(flags.runs, 'bench-branching');
@@ -163,7 +168,7 @@ try {
     const runs: BranchingRun[] = [];
     const command = ['npm run bench:branching -- --environments', environment, ...given].join(' ');
     for (const seed of seeds) {
-      const start = await imitated(environment, seed);
+      const start = await imitated(environment, imitatedSeed ?? seed);
       for (const arm of arms) {
         runs.push(await trained({ environment, arm, seed, start }));
         const { about } = ENVIRONMENTS[environment];
