@@ -83,6 +83,7 @@ function section(comparison: Comparison): string[] {
   const { environment, about, command, runs } = comparison;
   const steps = commonBudget(runs, 'envSteps');
   const tokens = commonBudget(runs, 'tokens');
+  const seeds = [...new Set(runs.map(({ seed }) => seed))].sort((a, b) => a - b);
   return [
     `## ${environment}`,
     '',
@@ -91,8 +92,10 @@ function section(comparison: Comparison): string[] {
     command,
     '```',
     '',
-    `| arm | seeds | before % | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations | optimizer steps | seconds |`,
-    '|---|---|---|---|---|---|---|---|',
+    `Before: ${success(mean(runs.map(({ points }) => points[0].success)))} % with seeds ${seeds.join(', ')}.`,
+    '',
+    `| arm | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations | optimizer steps |`,
+    '|---|---|---|---|---|',
     ...armsOf(runs).map(arm => row(comparison, arm, { envSteps: steps, tokens })),
     '',
     ...AXES.flatMap(([axis, unit]) => [
@@ -101,6 +104,8 @@ function section(comparison: Comparison): string[] {
     ]),
   ];
 }
+
+const success = (share: number) => (100 * share).toFixed(1);
 
 function row(
   { runs, episodes }: Comparison,
@@ -113,20 +118,15 @@ function row(
     const share = mean(shares);
     const count = episodes * shares.length;
     const [low, high] = wilsonInterval(Math.round(share * count), count);
-    const percent = (value: number) => (100 * value).toFixed(1);
-    return `${percent(share)} (${percent(low)} to ${percent(high)})`;
+    return `${success(share)} (${success(low)}–${success(high)})`;
   };
   const rounded = (pick: (run: BranchingRun) => number) => String(Math.round(mean(own.map(pick))));
-  const before = (100 * mean(own.map(({ points }) => points[0].success))).toFixed(1);
   return `| ${[
     arm,
-    own.map(({ seed }) => seed).join(', '),
-    before,
     cell('envSteps'),
     cell('tokens'),
     rounded(({ iterations }) => iterations),
     rounded(({ updates }) => updates),
-    rounded(({ seconds }) => seconds),
   ].join(' | ')} |`;
 }
 
