@@ -71,8 +71,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   FrozenLake: { config: 'configs/frozenlake-grpo.yaml', overrides: [] },
   SokobanEasy: {
     config: 'configs/sokoban-nano-grpo.yaml',
-    about:
-      'Rooms of one box, solved in 1 to 3 moves, from random play on. Validation layouts never occur in training.',
+    about: 'Rooms of one box, solved in 1 to 3 moves, from random play on.',
     overrides: [
       'train_tags=[SokobanEasy]',
       'tags.SokobanUnseen.config.max_solution=3',
@@ -83,8 +82,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   },
   Sokoban: {
     config: 'configs/sokoban-nano-grpo.yaml',
-    about:
-      'Rooms of one box, ten moves, one a turn, from games of the best player on, with unseen validation layouts.',
+    about: 'Rooms of one box, ten moves, one a turn, from games of the best player on.',
     overrides: [
       ...['SokobanTrain', 'SokobanUnseen'].flatMap(tag => [
         `tags.${tag}.max_turn=10`,
@@ -100,7 +98,7 @@ const ENVIRONMENTS: { readonly [name: string]: Environment } = {
   Sudoku: {
     config: 'configs/base.yaml',
     about:
-      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements\nare sampled, of which random ones solve two boards in three. Validation boards never occur in training. All\nseeds begin with one policy.',
+      'Boards of 4 × 4 with six empty cells and six placements, one a turn, so that each must be right. Only legal placements\nare sampled, of which random ones solve two boards in three. All seeds begin\nwith one policy.',
     overrides: [
       ...[
         ['SudokuTrain', 'train'],

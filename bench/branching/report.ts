@@ -70,9 +70,10 @@ function page(comparisons: readonly Comparison[]): string {
   return [
     `# ${TITLE}`,
     '',
-    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed have',
-    'the same imitated policy, learning rate and validation levels. Success is interpolated at the budget that every run',
-    'reached: mean over the seeds, Wilson’s 95 % interval. [What is counted](../how-to/branch-rollouts.md#count-the-budget).',
+    '_Reference._ Written from [its data](./data/branching.json) by the command of each section. All arms of a seed share',
+    'the imitated policy, the learning rate and the validation levels, which never occur in training. Success is',
+    'interpolated at the budget that every run reached: mean over the seeds, Wilson’s 95 % interval.',
+    '[What is counted](../how-to/branch-rollouts.md#count-the-budget).',
     'Countdown has one turn: there is no later turn to branch at or to credit apart, so it is not compared.',
     '',
     ...comparisons.flatMap(section),
@@ -94,8 +95,8 @@ function section(comparison: Comparison): string[] {
     '',
     `Before: ${success(mean(runs.map(({ points }) => points[0].success)))} % with seeds ${seeds.join(', ')}.`,
     '',
-    `| arm | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations | optimizer steps |`,
-    '|---|---|---|---|---|',
+    `| arm | after ${steps} environment steps % | after ${tokens} sampled tokens % | iterations |`,
+    '|---|---|---|---|',
     ...armsOf(runs).map(arm => row(comparison, arm, { envSteps: steps, tokens })),
     '',
     ...AXES.flatMap(([axis, unit]) => [
@@ -120,14 +121,8 @@ function row(
     const [low, high] = wilsonInterval(Math.round(share * count), count);
     return `${success(share)} (${success(low)}–${success(high)})`;
   };
-  const rounded = (pick: (run: BranchingRun) => number) => String(Math.round(mean(own.map(pick))));
-  return `| ${[
-    arm,
-    cell('envSteps'),
-    cell('tokens'),
-    rounded(({ iterations }) => iterations),
-    rounded(({ updates }) => updates),
-  ].join(' | ')} |`;
+  const iterations = Math.round(mean(own.map(run => run.iterations)));
+  return `| ${arm} | ${cell('envSteps')} | ${cell('tokens')} | ${iterations} |`;
 }
 
 /** Curves over both budgets: means over the seeds, as far as every run went. */
