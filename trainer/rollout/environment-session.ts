@@ -35,6 +35,9 @@ export const LOST_CODES: ReadonlySet<string> = new Set([
 export const costsTheEpisode = (error: unknown): error is ServerProblem =>
   error instanceof ServerProblem && (error.status >= 500 || LOST_CODES.has(error.code));
 
+/** Episodes that may fail at their start before an environment counts as broken. */
+export const OPENING_ATTEMPTS = 5;
+
 /** An episode was played again from its seed and actions, and came out differently. */
 export class ReplayDiverged extends Error {
   constructor(server: string, spec: SessionSpec, step: number) {

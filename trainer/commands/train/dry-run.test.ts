@@ -2,6 +2,8 @@ import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs
 import { join } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
+import type { AnyEnvironment } from '../../../env-server/environments/core/environment.ts';
+import { frozenLake } from '../../../env-server/environments/frozenlake/frozenlake.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { dryRun, supervise, train } from './train.ts';
@@ -63,6 +65,30 @@ t.test('the first prompt of a tag is measured, and refused where the context can
   await t.rejects(dry(length), {
     message: `tags.Lake: the prompt of turn 1 has ${length} tokens, the policy's context holds ${length}: raise policy.context`,
   });
+});
+
+t.test('a reset that fails at times is tried again; one that always fails is shown', async t => {
+  for (const fit_context of [false, true]) {
+    for (const failures of [2, Number.POSITIVE_INFINITY]) {
+      let resets = 0;
+      const failing = {
+        ...frozenLake,
+        spec: { ...frozenLake.spec, id: 'test/Thin-v0' },
+        reset: (...given: Parameters<typeof frozenLake.reset>) => {
+          if (++resets <= failures) throw new Error('the ice is thin');
+          return frozenLake.reset(...given);
+        },
+      } as unknown as AnyEnvironment;
+      const [server] = (await serve(t, {}, [failing])).servers;
+      const settings = tinySettings(server.name, t.testdir(), 'tiny', {
+        tags: { Lake: { env_id: 'test/Thin-v0' } },
+        policy: { fit_context },
+      });
+      if (failures > 2) await t.rejects(dryRun(settings, never), /the ice is thin/);
+      else t.match(await dryRun(settings, never), /# first prompt of Lake: \d+ of \d+ tokens/);
+      t.equal(resets, failures > 2 ? 5 : fit_context ? 4 : 3);
+    }
+  }
 });
 
 t.test('a model with files that do not fit is refused before anything is loaded', async t => {

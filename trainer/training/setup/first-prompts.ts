@@ -5,6 +5,7 @@ import { NO_SAMPLING, observer } from '../../rollout/agents/observer.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
 import { EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
+import { costsTheEpisode, OPENING_ATTEMPTS } from '../../rollout/environment-session.ts';
 import { nextView } from '../../rollout/play.ts';
 import { openRunContext, type RunContext } from './run-context.ts';
 
@@ -27,7 +28,7 @@ export interface FirstPrompt {
 interface PromptCheck {
   /** Seed of the levels. */
   readonly seed: number;
-  /** Called with the error of an environment that opened no episode; throw it to end the check. */
+  /** Called with the last error of an environment that opened no episode, though it was tried again; throw it to end the check. */
   onFault(tag: string, error: Error): void;
   readonly signal?: AbortSignal;
 }
@@ -41,16 +42,22 @@ export async function firstPrompts(
   { collector, tags }: { readonly collector: Collector; readonly tags: readonly DescribedTag[] },
   { seed, onFault, signal }: PromptCheck,
 ): Promise<FirstPrompt[]> {
-  const plans = tags.map(({ tag }, groupId) => ({ groupId, tag: tag.name, seed, size: 1 }));
   const first = new Map<string, string>();
-  await collector.play(
-    plans,
-    { agent: observer, sampling: NO_SAMPLING, samplingSeed: seed, signal },
-    outcome => {
-      if ('error' in outcome) onFault(outcome.plan.tag, outcome.error);
-      else first.set(outcome.plan.tag, outcome.episodes[0].finalState ?? '');
-    },
-  );
+  let waiting = tags.map(({ tag }) => tag.name);
+  for (let attempt = 1; waiting.length > 0; attempt++) {
+    const plans = waiting.map((tag, groupId) => ({ groupId, tag, seed: seed + attempt - 1, size: 1 }));
+    waiting = [];
+    await collector.play(
+      plans,
+      { agent: observer, sampling: NO_SAMPLING, samplingSeed: seed, signal },
+      outcome => {
+        const { tag } = outcome.plan;
+        if (!('error' in outcome)) first.set(tag, outcome.episodes[0].finalState ?? '');
+        else if (costsTheEpisode(outcome.error) && attempt < OPENING_ATTEMPTS) waiting.push(tag);
+        else onFault(tag, outcome.error);
+      },
+    );
+  }
   const prompts: FirstPrompt[] = [];
   const faults: string[] = [];
   for (const described of tags) {

@@ -22,7 +22,7 @@ import {
   promptTask,
   type ResponseSettings,
 } from '../../rollout/described-tag.ts';
-import { costsTheEpisode, EnvironmentSession } from '../../rollout/environment-session.ts';
+import { costsTheEpisode, EnvironmentSession, OPENING_ATTEMPTS } from '../../rollout/environment-session.ts';
 import type { Player } from '../../rollout/episode-agent.ts';
 import type { RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import type { GroupPlan, Tag } from '../../rollout/tag.ts';
@@ -364,6 +364,3 @@ async function listsValidActions(
   }
   return false;
 }
-
-/** Episodes that may fail at their start before an environment counts as broken. */
-const OPENING_ATTEMPTS = 5;
