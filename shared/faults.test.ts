@@ -41,6 +41,8 @@ t.test('a fault says where it is, what it is and what would be right', async t =
     [{ map: '6x6' }, 'map must be one of "4x4", "8x8", got "6x6"'],
     [{ mode: 'jpg' }, 'mode must be one of text, png, got "jpg"'],
     [{ seed: -1 }, 'seed must be >= 0, got -1'],
+    [{ size: Infinity }, 'size must be integer, got Infinity, a number beyond ±1.8e308'],
+    [{ seed: -Infinity }, 'seed must be integer, got -Infinity, a number beyond ±1.8e308'],
     [{ seed: '1' }, 'seed must be integer or null, got "1"'],
     [{ place: { row: 'x' } }, 'place/row must be integer, got "x"'],
     [{ place: [1, 'x'] }, 'place/1 must be integer, got "x"'],

@@ -333,7 +333,10 @@ function got(pointer: string, value: unknown): string {
   return `, got ${shown(value)}`;
 }
 
-function shown(value: unknown): string {
+/** A value in a message, cut where it is long. */
+export function shown(value: unknown): string {
+  // JSON has numbers such as 1e400, and writes what they become as null.
+  if (typeof value === 'number' && !Number.isFinite(value)) return `${value}, a number beyond ±1.8e308`;
   const text = JSON.stringify(value) ?? String(value);
   return text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, MAX_SHOWN_LENGTH)}…` : text;
 }

@@ -11,3 +11,11 @@ t.test('reward components of a service must be finite numbers by name', async t 
     message: /info\.rewards\.style must be a finite number/,
   });
 });
+
+t.test('a number beyond those of a computer is named as such', async t => {
+  const answers = [{ reward: Infinity }, { info: { rewards: { style: Infinity } } }];
+  for (const answer of answers)
+    t.throws(() => readOutcome(answer, true), {
+      message: / must be a finite number, got Infinity, a number beyond ±1\.8e308$/,
+    });
+});

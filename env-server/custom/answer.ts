@@ -1,3 +1,4 @@
+import { shown } from '../../shared/faults.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { StepInfo, Transition } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
@@ -105,5 +106,6 @@ export function isObject(value: unknown): value is JsonObject {
 function kind(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (value === null) return 'null';
-  return Array.isArray(value) ? 'a list' : `a value of type ${typeof value}`;
+  if (Array.isArray(value)) return 'a list';
+  return typeof value === 'number' ? shown(value) : `a value of type ${typeof value}`;
 }

@@ -12,6 +12,11 @@ const INT32_LIMIT = 2 ** 31;
 /** Codes of `DType` in package tinker_public; requests use the first two. */
 const DTYPE = { float32: 1, int64: 2, int32: 3 } as const;
 
+/** Tags of fields of `ForwardBackwardRequest`: 8 × number + wire type. */
+const MODEL_ID_TAG = 8 + 2;
+const SEQ_ID_TAG = 2 * 8;
+const FORWARD_ONLY_TAG = 6 * 8;
+
 /** Messages of package tinker_public. */
 const { root } = protobuf.parse(readFileSync(new URL('tinker_public.proto', import.meta.url), 'utf8'));
 
@@ -119,6 +124,29 @@ export function decodeForwardBackwardRequest(bytes: Uint8Array): ForwardBackward
     data: data.map((datum, i) => decodeDatum(datum, `data[${i}]`, fields)),
     lossConfig: Object.keys(newer).length > 0 ? newer : lossFnConfig,
   };
+}
+
+/**
+ * The place of a request that does not decode, as far as it can be read: '' and 0 where it names none. Fields that follow
+ * {@link MAX_ENTRIES} others are not looked for.
+ */
+export function placeOf(
+  bytes: Uint8Array,
+): Pick<ForwardBackwardRequest, 'modelId' | 'seqId' | 'forwardOnly'> {
+  const reader = protobuf.Reader.create(bytes);
+  const place = { modelId: '', seqId: 0, forwardOnly: false };
+  try {
+    for (let left = MAX_ENTRIES; left > 0 && reader.pos < reader.len; left--) {
+      const tag = reader.uint32();
+      if (tag === MODEL_ID_TAG) place.modelId = reader.string();
+      else if (tag === SEQ_ID_TAG) place.seqId = reader.int32();
+      else if (tag === FORWARD_ONLY_TAG) place.forwardOnly = reader.bool();
+      else reader.skipType(tag & 7);
+    }
+  } catch {
+    // What follows cannot be read.
+  }
+  return place;
 }
 
 function decodeDatum(bytes: Uint8Array, where: string, fields: FieldLimit): WireDatum {

@@ -1,3 +1,4 @@
+import { shown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 
 /** Characters as UTF-16 code units, both ends included. */
@@ -391,5 +392,5 @@ class SchemaWriter {
 function count(value: Json | undefined, otherwise: number, most: number, name: string): number {
   if (value === undefined) return otherwise;
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value;
-  throw new RangeError(`${name} must be a whole number up to ${most}, got ${JSON.stringify(value)}`);
+  throw new RangeError(`${name} must be a whole number up to ${most}, got ${shown(value)}`);
 }

@@ -1,3 +1,4 @@
+import { shown } from '../../../shared/faults.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { type LossBatch, summedLoss } from '../../policy/learning/loss-program.ts';
@@ -62,7 +63,7 @@ function readConfig(lossFn: string, defaults: Config, given: ForwardBackwardRequ
   const refuse = (fault: string) => badRequest(fault, 'loss_fn_config');
   for (const [name, value] of Object.entries(given)) {
     if (Object.hasOwn(defaults, name) && Number.isFinite(value)) continue;
-    const setting = `loss_fn_config.${name.slice(0, 100)} ${JSON.stringify(value).slice(0, 100)}`;
+    const setting = `loss_fn_config.${name.slice(0, 100)} ${shown(value)}`;
     const known = Object.keys(defaults).join(', ') || 'no settings';
     throw refuse(`${setting} is not supported: ${lossFn} has ${known}, each a finite number`);
   }

@@ -9,6 +9,7 @@ import {
   encodeForwardBackwardOutput,
   encodeSampleResponse,
   type ForwardBackwardRequest,
+  placeOf,
   TinkerProtocolError,
 } from '../../tinker/proto.ts';
 import { keyOf } from '../access.ts';
@@ -19,7 +20,7 @@ import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
 import { sampleTask } from './samplers.ts';
 import { BODIES, type Body } from './schemas.ts';
-import { MAX_SAMPLES, type TinkerServer, type TinkerSession } from './server.ts';
+import { MAX_SAMPLES, type RefusedPlace, type TinkerServer, type TinkerSession } from './server.ts';
 import type { TrainingModel } from './training-model.ts';
 
 const PROTOBUF = 'application/x-protobuf';
@@ -66,20 +67,34 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
     readonly [route: string]: (body: unknown, caller: Caller) => object | Promise<object>;
   };
   for (const route of Object.keys(replies) as (keyof typeof BODIES)[]) {
-    app.post(`/${route}`, async (request, reply) =>
-      replies[route](BODIES[route](request.body), { owner: ownerOf(request), request, reply }),
-    );
+    app.post(`/${route}`, async (request, reply) => {
+      const owner = ownerOf(request);
+      return counted(
+        server,
+        owner,
+        () => placeIn(request.body),
+        () => replies[route](BODIES[route](request.body), { owner, request, reply }),
+      );
+    });
   }
   const operations = operationsOf(server) as {
     readonly [route: string]: (body: unknown, found: Found) => Promise<Result>;
   };
   for (const route of Object.keys(operations) as (keyof typeof BODIES)[]) {
     app.post(`/${route}`, async request => {
-      const place = BODIES.operation(request.body);
-      return submit(server, ownerOf(request), place, { content: hashOf(place), ordered: true }, found => {
-        const body = BODIES[route](place);
-        return () => operations[route](body, found);
-      });
+      const owner = ownerOf(request);
+      return counted(
+        server,
+        owner,
+        () => placeIn(request.body),
+        () => {
+          const place = BODIES.operation(request.body);
+          return submit(server, owner, place, { content: hashOf(place), ordered: true }, found => {
+            const body = BODIES[route](place);
+            return () => operations[route](body, found);
+          });
+        },
+      );
     });
   }
   const unpacking = new Slots({ most: MAX_UNPACKING });
@@ -273,19 +288,52 @@ function operationsOf(server: TinkerServer): Operations {
 
 async function forwardBackward(server: TinkerServer, request: FastifyRequest): Promise<object> {
   const bytes = await bodyBytes(request);
-  const decoded = decodeForwardBackwardRequest(bytes);
-  const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
-  const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
-  return submit(server, ownerOf(request), { model_id, seq_id }, kind, ({ model }) => {
-    const { vocabularySize, maxSequenceLength } = server.base;
-    const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-    return async () =>
-      encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
+  const owner = ownerOf(request);
+  const place = () => {
+    const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(bytes);
+    return { model_id, seq_id, learns: !forwardOnly };
+  };
+  return counted(server, owner, place, () => {
+    const decoded = decodeForwardBackwardRequest(bytes);
+    const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
+    const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
+    return submit(server, owner, { model_id, seq_id }, kind, ({ model }) => {
+      const { vocabularySize, maxSequenceLength } = server.base;
+      const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
+      return async () =>
+        encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
+    });
   });
 }
 
 /**
- * Submits an operation of a model. Where it is refused for good, its number is used up, so that no other waits for it.
+ * Replies to a request. Where it is refused for good, the number that it names is used up, so that no other waits for
+ * it; what else the request says may have any form.
+ */
+async function counted(
+  server: TinkerServer,
+  owner: string,
+  place: () => RefusedPlace,
+  reply: () => object | Promise<object>,
+): Promise<object> {
+  try {
+    return await reply();
+  } catch (error) {
+    const { status, message } = error as ApiError;
+    if (status === 400 || status === 404 || error instanceof TinkerProtocolError)
+      server.refuse(place(), owner, message);
+    throw error;
+  }
+}
+
+/** The place that a JSON body of any form names. */
+function placeIn(body: unknown): RefusedPlace {
+  const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
+  return { model_id, seq_id, learns: false };
+}
+
+/**
+ * Submits an operation of a model.
  * @param prepare checks the request
  */
 async function submit(
@@ -302,19 +350,13 @@ async function submit(
     content,
     conflict: `seq_id ${seqId} was used for another request`,
   };
-  try {
-    const work = await prepare({ session, model, seqId });
-    const request_id = server.submit(session, submission, () => {
-      operations.check(seqId);
-      const giveBack = session.limits.bytes.take(bytes);
-      return operations.run(seqId, ordered, work, learns).finally(giveBack);
-    });
-    return { request_id, model_id };
-  } catch (error) {
-    const { status, message } = error as ApiError;
-    if (status === 400 || status === 404) operations.refuse(seqId, message, learns);
-    throw error;
-  }
+  const work = await prepare({ session, model, seqId });
+  const request_id = server.submit(session, submission, () => {
+    operations.check(seqId);
+    const giveBack = session.limits.bytes.take(bytes);
+    return operations.run(seqId, ordered, work, learns).finally(giveBack);
+  });
+  return { request_id, model_id };
 }
 
 /** The body of a protobuf request, unpacked. @throws ApiError 413 or 415 */

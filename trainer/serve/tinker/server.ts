@@ -80,6 +80,14 @@ export interface Sampler {
   readonly weights: () => Promise<AdapterWeights | null>;
 }
 
+/** The model and number that a refused request names, which may have any form. */
+export interface RefusedPlace {
+  readonly model_id: unknown;
+  readonly seq_id: unknown;
+  /** True where a gradient is missing now. */
+  readonly learns: boolean;
+}
+
 /** A model to open: fresh, or with the weights in a folder. */
 interface NewModel {
   readonly lora: LoraConfig;
@@ -193,6 +201,14 @@ export class TinkerServer {
     if (session && model) return { session, model };
     const why = 'it was unloaded, its session was silent or ended, or the server was started again';
     throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
+  }
+
+  /** Uses up the number of an operation that was refused for good, if it names one of a model of this owner. */
+  refuse({ model_id: id, seq_id: seqId, learns }: RefusedPlace, owner: string, why: string): void {
+    if (typeof id !== 'string' || !Number.isSafeInteger(seqId)) return;
+    this.#sessionOf(id, owner)
+      ?.models.get(id)
+      ?.operations.refuse(seqId as number, why, learns);
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */

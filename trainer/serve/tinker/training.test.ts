@@ -211,6 +211,11 @@ t.test('an invalid request is rejected by name, and the step that lacks it is no
       { lossFn: 'ppo', lossConfig: { clip_low_threshold: 1.1 } },
       /the bounds of the ratio are 1.1 and 1.2/,
     ],
+    [
+      one({}),
+      { lossFn: 'dro', lossConfig: { beta: Infinity } },
+      /loss_fn_config.beta Infinity, a number beyond ±1.8e308 is not supported/,
+    ],
     [one({}), { lossFn: 'dro', lossConfig: { beta: 0 } }, /beta is 0; it must be above 0/],
     [[], {}, /data has 0 datums; send 1 to 1024/],
     [Array.from({ length: 1025 }, () => one({})[0]), {}, /data has 1025 datums/],
@@ -248,6 +253,55 @@ t.test('an invalid request is rejected by name, and the step that lacks it is no
     t.equal(status, 400);
     t.match(body.detail, pattern);
   }
+});
+
+t.test('a malformed body of any operation uses up the number that it names', async t => {
+  const model = await client.model(base);
+  const deep = JSON.parse(`${'['.repeat(80)}${']'.repeat(80)}`);
+  const optim = { adam_params: {} };
+  for (const [route, more, pattern] of [
+    ['load_weights', { path: 5 }, /^path must be string, got 5/],
+    ['load_weights', {}, /^"path" is required/],
+    ['load_weights', { path: 'tinker://none', optimizer: 'yes' }, /^optimizer must be boolean/],
+    ['load_weights', { path: 'tinker://none' }, /there is no checkpoint/],
+    ['optim_step', { adam_params: 'x' }, /^adam_params must be object/],
+    ['optim_step', { ...optim, deep }, /nested more than 64 levels/],
+    ['save_weights', { path: 5 }, /^path must be string, got 5/],
+    ['save_weights', { path: 'a', ttl_seconds: 0 }, /^ttl_seconds/],
+    ['save_weights_for_sampler', { kind: 'other' }, /^kind must be/],
+    ['save_weights_for_sampler', { path: 'a', deep }, /nested more than 64 levels/],
+  ] as const) {
+    const { status, body } = await client.post(route, { model_id: model.id, seq_id: model.next++, ...more });
+    t.match(status, route === 'load_weights' && /checkpoint/.test(String(pattern)) ? 404 : 400);
+    t.match(body.detail, pattern);
+  }
+  t.ok((await model.step()).metrics, 'the next operation does not wait for them');
+
+  const encoded = () =>
+    Buffer.from(
+      encodeForwardBackwardRequest({
+        modelId: model.id,
+        seqId: model.next++,
+        data: lesson(),
+        lossFn: 'cross_entropy',
+        lossConfig: {},
+        forwardOnly: false,
+      }),
+    );
+  const first = model.next;
+  const image = Buffer.from([0x1a, 4, 0x0a, 2, 0x12, 0]);
+  for (const [bytes, pattern] of [
+    [Buffer.concat([encoded(), image]), /data\[2\]\.model_input has an image/],
+    [encoded().subarray(0, -3), /the request is not a protobuf message/],
+  ] as const) {
+    const { status, body } = await client.post('forward_backward', bytes);
+    t.equal(status, 400);
+    t.match(body.detail, pattern);
+  }
+  t.match(await model.step(), { error: new RegExp(`request ${first} of it failed \\(data\\[2\\]`) });
+  t.ok((await model.step()).metrics, 'and a lost gradient is noticed once');
+  const nobody = [null, [], 5, {}, { model_id: 5, seq_id: 1 }, { model_id: model.id, seq_id: 'x' }];
+  for (const body of nobody) t.equal((await client.post('load_weights', body)).status, 400);
 });
 
 t.test('an overflowing gradient takes no step and touches no other model', async t => {
