@@ -1,4 +1,7 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
+import { isAlive } from '../../shared/run-folder/is-alive.ts';
 import { episodeReturn } from '../rollout/episode.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { firstArm, PULL, programPlays, script } from './gateway.test-data.ts';
@@ -143,6 +146,37 @@ t.test('a program cannot reset the episode away', async t => {
   );
   await t.rejects(play(1, 1), /it reset the session: a rollout is one episode/);
 });
+
+t.test(
+  'daemons that leave the process group of their program end with it',
+  { skip: existsSync('/proc/self/environ') ? false : 'no /proc' },
+  async t => {
+    const pids = `${t.testdir()}/pids`;
+    const daemon = `echo $$ >> ${pids}; sleep 600`;
+    const daemons = (count: number) => `
+      import { spawn, spawnSync } from 'node:child_process';
+      import { readFileSync, writeFileSync } from 'node:fs';
+      const [pids, daemon] = ${JSON.stringify([pids, daemon])};
+      writeFileSync(pids, '', { flag: 'a' });
+      spawn('sh', ['-c', daemon], { detached: true, stdio: 'ignore' }).unref();
+      spawnSync('sh', ['-c', '(setsid sh -c "$1" &) &', 'sh', daemon], { stdio: ['ignore', 'ignore', 'inherit'] });
+      while (readFileSync(pids, 'utf8').split('\\n').length <= ${count}) await new Promise(go => setTimeout(go, 10));`;
+    /** Kills take a moment. */
+    const ended = async () => {
+      const started = readFileSync(pids, 'utf8').trim().split('\n');
+      while (started.some(pid => isAlive(Number(pid)))) await pause(10);
+      return started.length;
+    };
+    const plays = (code: string, more: object = {}) =>
+      programPlays(t, { command: script(code), processes: 1, ...more }, { answer: firstArm });
+    const { play, notes } = await plays(`${daemons(2)} ${PULL}`);
+    t.equal((await play(1, 1)).episodes.length, 1, notes.join('\n'));
+    t.equal(await ended(), 2);
+    const late = await plays(`${daemons(4)} setInterval(() => {}, 1000);`, { timeoutMs: 5_000 });
+    await t.rejects(late.play(1, 1), /not done after 5 s/);
+    t.ok((await ended()) >= 2, 'also those of a program that is stopped');
+  },
+);
 
 t.test('JSON that is nested without end is refused, and costs nothing', async t => {
   const { play, notes } = await programPlays(

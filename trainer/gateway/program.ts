@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { ProgramFault } from '../rollout/episode-agent.ts';
+import { killMarked } from './marked-processes.ts';
 
 /** Length of the end of standard error that is kept for the log. */
 const TAIL_BYTES = 4096;
@@ -11,12 +13,16 @@ const LAST_WORDS_MS = 1000;
 /** Our variables that foreign programs do not get: addresses, tokens and keys. */
 const PRIVATE = /^(RAGEN_|OPENAI_|NODE_OPTIONS$)|(TOKEN|SECRET|PASSWORD|CREDENTIALS|_KEY)$/i;
 
-/** A running foreign program, with all its children in a process group. */
+/** The variable that marks a program and what it starts, also daemons that leave its process group. */
+const MARK = 'RAGEN_PROGRAM';
+
+/** A running foreign program, with all its children: in a process group, or found by a mark when it has ended. */
 export class Program {
   /** Resolves when it ends with status 0; rejects with a ProgramFault otherwise. */
   readonly ended: Promise<void>;
   readonly #process: ChildProcess;
   #tail = Buffer.alloc(0);
+  readonly #mark = randomUUID();
   #hasEnded = false;
 
   /**
@@ -26,7 +32,7 @@ export class Program {
   constructor(command: readonly string[], variables: { readonly [name: string]: string }) {
     const [file, ...args] = command;
     this.#process = spawn(file, args, {
-      env: { ...publicEnvironment(), ...variables },
+      env: { ...publicEnvironment(), ...variables, [MARK]: this.#mark },
       stdio: ['ignore', 'ignore', 'pipe'],
       detached: true,
     });
@@ -39,14 +45,17 @@ export class Program {
         reject(new ProgramFault(`${file} ${why}${this.#lastLines()}`, { cause }));
       };
       this.#process.once('error', error => fail(`could not be started: ${error.message}`, error));
-      const settle = (code: number | null, signal: string | null) => {
+      let swept: Promise<void> | undefined;
+      const settle = async (code: number | null, signal: string | null) => {
+        await swept;
         this.#hasEnded = true;
         if (code === 0) resolve();
         else fail(signal ? `was ended by ${signal}` : `ended with status ${code}`);
       };
       this.#process.once('exit', (code, signal) => {
         this.#signal('SIGKILL');
-        // A child that left the group may hold standard error open.
+        swept = killMarked(MARK, this.#mark);
+        // A child that is not found may hold standard error open.
         const late = setTimeout(() => {
           this.#process.stderr?.destroy();
           settle(code, signal);
