@@ -36,3 +36,11 @@ t.test('turns that a sample repeats are learned where they were said', async t =
   const turns = [turn([1, 3], { sample: 0, exploratory: true }), turn([4, 5], { sample: 1 })];
   t.same(masks({ ...samples[1], samples, turns }, 'everything'), ['000', '00011']);
 });
+
+t.test('tokens that could have been sampled are kept', async t => {
+  const allowed = new Map([[2, Int32Array.of(2, 9)]]);
+  const whole = { ...sample([0, 0, 1]), allowed };
+  for (const learned of ['responses', 'everything'] as const)
+    t.equal(demonstrationsOf({ ...whole, turns: [turn([2, 3])] }, learned)[0].allowed, allowed);
+  t.notOk('allowed' in demonstrationsOf({ ...sample([0, 1]), turns: [] }, 'responses')[0]);
+});

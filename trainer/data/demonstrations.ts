@@ -3,7 +3,7 @@ import type { Learned } from '../prompts/conversation.ts';
 import { NO_SAMPLING } from '../rollout/agents/observer.ts';
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
-import { type Episode, samplesOf } from '../rollout/episode.ts';
+import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { groupBy } from './episode-metrics.ts';
 
@@ -11,6 +11,8 @@ import { groupBy } from './episode-metrics.ts';
 export interface Demonstration {
   readonly tokenIds: Int32Array;
   readonly lossMask: Uint8Array;
+  /** Tokens that could have been sampled, by position, where responses are held to the valid actions of their state. */
+  readonly allowed?: EpisodeSample['allowed'];
 }
 
 /** The reference policy that plays, and others for some tags. */
@@ -60,8 +62,9 @@ export function demonstrationsOf(
   episode: Parameters<typeof samplesOf>[0] & Pick<Episode, 'turns'>,
   learned: Learned,
 ): readonly Demonstration[] {
-  const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask, repeated = 0 }) => ({
+  const demonstrations = samplesOf(episode).map(({ tokenIds, lossMask, allowed, repeated = 0 }) => ({
     tokenIds,
+    ...(allowed ? { allowed } : {}),
     // With `everything`, all but earlier turns and the first token, which nothing precedes.
     lossMask:
       learned === 'everything'

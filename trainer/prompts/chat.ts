@@ -160,6 +160,7 @@ function chatTokens(
       return responseGrammar(parts, task.maxActionsPerTurn, mostStates(tokenizer));
     },
     stateGrammar: actions => ofState.of(actions),
+    stateResponse: action => ofState.response(action),
   };
 }
 

@@ -236,6 +236,7 @@ function compactTokens(
       actions.length > 0 ? new Set(actions.flat()) : freeTokens(tokenizer, [end, separator, ...lead]),
     grammar: responseGrammar({ ...around, actions }, task.maxActionsPerTurn, mostStates(tokenizer)),
     stateGrammar: listed => ofState.of(listed),
+    stateResponse: action => ofState.response(action),
   };
 }
 

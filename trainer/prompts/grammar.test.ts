@@ -52,6 +52,8 @@ for (const [name, tokenizer, promptOf] of PROMPTS) {
           return parsed.join(' || ');
         });
         t.same(said.sort(), [...actions].sort());
+        const spelled = actions.map(action => prompt.tokens!.stateResponse(action)!.join());
+        t.same(spelled.sort(), responsesOf(prompt, actions).map(String).sort());
       },
     );
   }
@@ -91,6 +93,7 @@ for (const [name, tokenizer, promptOf] of PROMPTS) {
 t.test('chat: an action that would read as another is left out', async t => {
   const prompt = chatPrompt({ ...TASK, maxActionsPerTurn: 1, think: false }, qwen);
   t.equal(responsesOf(prompt, ['a', 'a || b', 'a</answer>']).length, 1);
+  t.equal(prompt.tokens!.stateResponse('a</answer>'), undefined);
   t.throws(() => prompt.tokens!.stateGrammar(['</answer>']), /lists 1 valid actions/);
 });
 

@@ -125,6 +125,13 @@ export class StateGrammars {
     return grammar;
   }
 
+  /** The response that holds an action, as these grammars spell it; undefined for an action that no response can hold. */
+  response(action: string): readonly number[] | undefined {
+    const { lead, end } = this.#around;
+    const ids = this.#tokensOf(action);
+    return ids && [...lead, ...ids, ...end];
+  }
+
   #made(actions: readonly string[]): SparseGrammar {
     const { lead, end } = this.#around;
     const { environmentId } = this.#task.description;

@@ -87,6 +87,8 @@ export interface PromptTokens {
    * @throws Error where they make no grammar, or a response has no room for one
    */
   stateGrammar(actions: readonly string[]): SparseGrammar;
+  /** Tokens of the response with an action, as the grammars of states spell it; undefined where no response can hold it. */
+  stateResponse(action: string): readonly number[] | undefined;
 }
 
 export interface Prompt {

@@ -99,11 +99,15 @@ function endsIn(ends: Schemas['Environment']['ends'] | undefined): DescribedTag[
   );
 }
 
-/** True if random play is possible: the environment names actions, or has a random reference policy. */
-export function hasRandomPlayer({ actionNames, description, references }: DescribedTag): boolean {
-  return (
-    actionNames !== undefined || description.exampleActions !== undefined || references.includes('random')
-  );
+/** True if random play is possible: the environment names actions, its states list them, or it has a random reference policy. */
+export function hasRandomPlayer({
+  actionNames,
+  description,
+  references,
+  constrained = false,
+}: DescribedTag): boolean {
+  const isNamed = actionNames !== undefined || description.exampleActions !== undefined;
+  return isNamed || constrained || references.includes('random');
 }
 
 /** An action as text in an answer. */

@@ -38,7 +38,7 @@ export interface Turn {
   readonly sample?: number;
   /** Why sampling ended; `length` means that the response was cut. Absent where nothing was sampled. */
   readonly finishReason?: 'stop' | 'length' | 'context';
-  /** A random, exploratory turn: nothing to imitate. */
+  /** Nothing to imitate: a random, exploratory turn, or one with an answer that the grammar of its state does not allow. */
   readonly exploratory?: true;
 }
 

@@ -3,6 +3,7 @@ import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../
 import { sumComponents } from '../../shared/reward-components.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
+import { allowedTokens, type SparseGrammar } from '../generation/grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { type PastTurn, type Prompt, promptMessages, type TurnView } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
@@ -195,7 +196,8 @@ export class Play {
     const actionsLeft = tag.maxActionsPerTrajectory - this.#actionCount;
     const view = nextView(this.session.observation, actionsLeft, this.turns);
     const { structured, stateKey } = this.session;
-    const reply = await this.#ask(view);
+    const { validActions = [] } = this.session;
+    const { reply, grammar } = await this.#ask(view, validActions);
     this.#setting.check();
     const text = replyText(reply, tokenizer);
     const rawResponse = reply.rawResponse ?? prompt.prime + text;
@@ -219,7 +221,9 @@ export class Play {
       (last.terminated || last.truncated || this.#actionCount >= tag.maxActionsPerTrajectory);
     if (this.over && !last?.terminated) this.#truncation = last?.truncated ? 'environment' : 'max_actions';
     const rewards = sumComponents(results.map(({ info }) => info));
-    const sampled = sampledTokens(reply, text, prompt, tokenizer);
+    const written = grammar && !reply.tokenIds;
+    const held = written ? heldTokens(parsed.actions, validActions, prompt, grammar) : undefined;
+    const sampled = held ?? sampledTokens(reply, text, prompt, tokenizer);
     const placed = this.#context?.accept(
       described.constrained ? { allowed: [], ...sampled } : sampled,
       rawResponse,
@@ -244,7 +248,7 @@ export class Play {
       tokens: placed?.tokens ?? [0, 0],
       sample: placed?.sample ?? 0,
       finishReason: reply.finishReason,
-      ...(reply.exploratory ? { exploratory: true } : {}),
+      ...(reply.exploratory || (written && !held) ? { exploratory: true } : {}),
     });
     this.#past.push({ view, response: parsed.cleaned });
     this.#surprisals.push(meanSurprisal(reply.logProbs, SURPRISAL_TOKENS));
@@ -252,14 +256,16 @@ export class Play {
     tally.sampledTokens += placed ? placed.tokens[1] - placed.tokens[0] : 0;
   }
 
-  async #ask(view: TurnView): Promise<AgentReply> {
+  async #ask(
+    view: TurnView,
+    validActions: readonly string[],
+  ): Promise<{ readonly reply: AgentReply; readonly grammar?: SparseGrammar }> {
     const { described, prompt, agent, tally, sampling } = this.#setting;
     const { groupId, seed } = this.#plan;
     const step = this.#context?.begin(view);
     if (step?.isCut) tally.cutObservations++;
-    const { validActions: listed = [] } = this.session;
-    const isHeld = described.constrained && listed.length > 0;
-    const grammar = isHeld ? prompt.tokens?.stateGrammar(listed) : undefined;
+    const isHeld = described.constrained && validActions.length > 0;
+    const grammar = isHeld ? prompt.tokens?.stateGrammar(validActions) : undefined;
     const asked = performance.now();
     const reply = await agent.respond({
       sequenceId: step?.sequenceId ?? -1,
@@ -276,7 +282,7 @@ export class Play {
       messages: () => promptMessages(prompt, view, this.#past),
     });
     tally.agentMs += performance.now() - asked;
-    return reply;
+    return { reply, grammar };
   }
 
   /**
@@ -406,6 +412,20 @@ function replyText(reply: AgentReply, tokenizer: Tokenizer | undefined): string 
   if (!reply.tokenIds || !tokenizer)
     throw new Error('the agent answered without text, and there is no tokenizer');
   return tokenizer.decode(reply.tokenIds, { skipSpecial: true });
+}
+
+/** A written response as the grammar of its state spells it, so that it can be learned under the mask that sampling takes. */
+function heldTokens(
+  actions: readonly string[],
+  validActions: readonly string[],
+  { tokens }: Prompt,
+  grammar: SparseGrammar,
+): SampledTokens | undefined {
+  const action = actions.length === 1 ? validActions.find(each => each.trim() === actions[0]) : undefined;
+  const spelled = action === undefined ? undefined : tokens?.stateResponse(action);
+  if (!spelled) return undefined;
+  const tokenIds = Int32Array.from(spelled);
+  return { tokenIds, allowed: allowedTokens(grammar, tokenIds) };
 }
 
 function sampledTokens(

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { sparseGrammar } from '../../generation/grammar.ts';
 import type { AgentTurn, EpisodeView } from './agent.ts';
 import { type ReferenceAgentSettings, referenceAgent } from './reference-agent.ts';
 
@@ -10,7 +11,11 @@ interface Answer {
 }
 
 /** An agent's choices, for many seeds. */
-async function replies(settings: ReferenceAgentSettings, part: Partial<EpisodeView> = {}): Promise<Answer[]> {
+async function replies(
+  settings: ReferenceAgentSettings,
+  part: Partial<EpisodeView> = {},
+  grammar?: AgentTurn['grammar'],
+): Promise<Answer[]> {
   const agent = referenceAgent(settings);
   const episode = {
     actionsLeft: 10,
@@ -23,7 +28,7 @@ async function replies(settings: ReferenceAgentSettings, part: Partial<EpisodeVi
   } as EpisodeView;
   const said: Answer[] = [];
   for (let seed = 0; seed < 200; seed++) {
-    const { text, exploratory } = await agent.respond({ seed, episode } as AgentTurn);
+    const { text, exploratory } = await agent.respond({ seed, episode, grammar } as AgentTurn);
     said.push({ actions: text!.split(','), exploratory });
   }
   return said;
@@ -35,6 +40,8 @@ const answers = async (...asked: Parameters<typeof replies>) =>
 t.test('a reference policy is asked for as many actions as a turn may hold; ids become names', async t => {
   t.ok((await answers({ policy: 'optimal' })).every(said => said.join() === 'Down,Left'));
   t.ok((await answers({ policy: 'optimal' }, { actionsLeft: 1 })).every(said => said.join() === 'Down'));
+  const one = sparseGrammar('one', { start: 0, states: [{ tokens: [], next: [] }] }, 1);
+  t.ok((await answers({ policy: 'optimal' }, {}, one)).every(said => said.join() === 'Down'));
 });
 
 t.test('random actions are uniform; their number varies or is full', async t => {

@@ -22,14 +22,14 @@ export const RANDOM = 'random';
 
 /**
  * Answers like a reference policy, in well-formed responses with an empty thought: for demonstrations and baselines.
- * Where the policy has no action to take, it takes random ones.
+ * Where the policy has no action to take, it takes random ones. A state's grammar leaves room for one action.
  */
 export function referenceAgent(settings: ReferenceAgentSettings): Agent {
   const { policy, randomTurns = 0, learnRandomTurns = false, randomCount = 'varied' } = settings;
   return {
-    async respond({ seed, episode }) {
+    async respond({ seed, episode, grammar }) {
       const rng = Random.fromSeed(seed);
-      const most = Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
+      const most = grammar ? 1 : Math.min(episode.maxActionsPerTurn, episode.actionsLeft);
       const atRandom = policy === RANDOM || rng.chance(randomTurns);
       const planned = atRandom ? [] : await episode.reference(policy, most);
       const exploratory = planned.length === 0 && policy !== RANDOM && !learnRandomTurns;

@@ -1,14 +1,17 @@
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { Type } from 'typebox';
 import type { AnyEnvironment, Environment } from '../../../env-server/environments/core/environment.ts';
 import type { Json } from '../../../shared/json.ts';
+import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import { scoreEpisodes } from '../../data/scoring.ts';
 import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { planGroups } from '../../rollout/tag.ts';
-import { tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
+import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { type Row, tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
 import { openPolicy } from './open-policy.ts';
 import { openRunContext, sampledAgent } from './run-context.ts';
 
@@ -114,6 +117,75 @@ t.test('training takes the masks of the states', { timeout: MAX_MS }, async t =>
   t.equal(row['train/Ladder/action_is_valid'], 1);
   t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
 });
+
+/** A ladder with teachers: one names an action that the second rung does not list, the other no valid one at all. */
+const TAUGHT = {
+  ...LADDER,
+  references: {
+    heuristic: {
+      title: 'Heuristic',
+      plan: ({ rung }: { rung: number }, count: number) =>
+        rung === 1 ? ['fly'] : ['up', 'up'].slice(0, count),
+    },
+    oracle: { title: 'Oracle', plan: () => ['fly'] },
+  },
+} as unknown as AnyEnvironment;
+const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
+
+for (const init of [null, QWEN]) {
+  t.test(
+    `${init ? 'chat' : 'compact'}: a warm start learns under the masks of the states`,
+    { timeout: MAX_MS },
+    async t => {
+      const [{ name: url }] = (await serve(t, {}, [TAUGHT])).servers;
+      const settingsOf = (policy: string, learn = 'responses') => {
+        const base = ladderWith(init ? { prompt: 'chat' } : {});
+        return tinySettings(url, t.testdir(), 'taught', {
+          ...base,
+          ...(init ? { policy: { init, context: 800 }, loss: { entropy_coefficient: 0 } } : {}),
+          algorithm: { ...base.algorithm, ...(init ? { advantage: 'grpo' } : {}) },
+          training: { steps: 0 },
+          warm_start: { policy, learn, episodes: 12, epochs: 1, batch_size: 4, validation_share: 0.5 },
+        });
+      };
+      const context = await openRunContext(settingsOf('random'), init ?? undefined, () => {}, never);
+      t.teardown(() => context.close());
+      const taught = async (policy: string): Promise<readonly Episode[]> => {
+        const plans = planGroups({ tags: [{ tag: 'Ladder', groups: 6 }], groupSize: 1, firstSeed: 1 });
+        return demonstrate(context.collector, plans, { policy }, 3);
+      };
+      for (const episode of await taught('random')) {
+        for (const { tokenIds, lossMask, allowed } of demonstrationsOf(episode, 'responses')) {
+          const learned = Array.from(lossMask.keys()).filter(i => lossMask[i]);
+          t.ok(learned.length > episode.turns.length);
+          for (const i of learned) t.ok(allowed!.get(i)!.includes(tokenIds[i]));
+          t.ok(
+            learned.some(i => allowed!.get(i)!.length > 1),
+            'there was a choice',
+          );
+        }
+      }
+      for (const episode of await taught('heuristic')) {
+        t.same(
+          episode.turns.map(({ actions, exploratory = false }) => [actions, exploratory]),
+          [[['up'], false], ...Array.from({ length: 3 }, () => [[], true])],
+          'one action a turn, and nothing is learned from an action that the state does not list',
+        );
+        const [{ lossMask }] = demonstrationsOf(episode, 'responses');
+        t.equal(lossMask.lastIndexOf(1) + 1, episode.turns[0].tokens[1]);
+      }
+      for (const learn of init ? ['responses'] : ['responses', 'everything']) {
+        const { metrics } = await trainTiny(settingsOf('random', learn));
+        const rows = readJsonLines(metrics) as Row[];
+        const losses = rows.flatMap(row => [row['sft/validation_loss'], row['sft/loss'] ?? []].flat());
+        t.equal(losses.length, 3);
+        if (learn === 'responses') t.ok(Math.max(...losses) < Math.log(4), `at most four choices: ${losses}`);
+        else t.ok(Math.min(...losses) > Math.log(4), `prompts have no mask: ${losses}`);
+      }
+      await t.rejects(trainTiny(settingsOf('oracle')), /no answer of the demonstrations .* no valid action/);
+    },
+  );
+}
 
 t.test('a state that lists no actions takes any response', { timeout: MAX_MS }, async t => {
   const some = { ...LADDER, validActions: ({ rung }: { rung: number }) => (rung > 0 ? [] : ['up']) };

@@ -271,6 +271,11 @@ async function played(
     const shortest = Math.min(...samples.map(({ tokenIds }) => tokenIds.length));
     throw new Error(`no demonstration fits policy.context ${limit}: the shortest has ${shortest} tokens`);
   }
+  if (demonstrations.every(({ lossMask }) => countOnes(lossMask) === 0)) {
+    throw new Error(
+      'no answer of the demonstrations of warm_start can be learned: each turn was random or, under rollout.constrained, no valid action of its state',
+    );
+  }
   if (tooLong > 0) {
     progress.warn(`${tooLong} demonstrations are longer than policy.context ${limit} and left out`);
   }

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import {
@@ -61,4 +61,16 @@ t.test('demonstrations are read back as played', async t => {
   ];
   saveDemonstrations(run, demonstrations);
   t.same(readDemonstrations(run), demonstrations);
+  const [few, many] = [Int32Array.of(70_000), Int32Array.from({ length: 1000 }, (_, id) => id)];
+  const masked = [0, 1, 2].map(first => ({
+    ...demonstrations[0],
+    allowed: new Map([
+      [1, few],
+      [2, first === 0 ? few : many],
+    ]),
+  }));
+  saveDemonstrations(run, [...masked, demonstrations[1]]);
+  t.same(readDemonstrations(run), [...masked, demonstrations[1]]);
+  const text = readFileSync(join(run.warmStart, 'demonstrations.jsonl'), 'utf8');
+  t.equal(text.split('998,999').length, 2, 'sets are written once');
 });

@@ -86,26 +86,39 @@ interface DemonstrationLine {
   readonly token_ids: readonly number[];
   /** A digit for each token; 1: learned. */
   readonly mask: string;
+  /** Sets of tokens that no earlier line has. */
+  readonly sets?: readonly (readonly number[])[];
+  /** Positions with the number of the set of tokens that could have been sampled there, counted over all lines. */
+  readonly allowed?: readonly (readonly [position: number, set: number])[];
 }
 
 /** Saves the demonstrations, so a resumed warm start learns from the same ones. */
 export function saveDemonstrations(run: WarmStartFolder, demonstrations: readonly Demonstration[]): void {
   mkdirSync(run.warmStart, { recursive: true });
-  writeJsonLines(
-    join(run.warmStart, DEMONSTRATIONS_FILE),
-    demonstrations.map(
-      ({ tokenIds, lossMask }): DemonstrationLine => ({ token_ids: [...tokenIds], mask: lossMask.join('') }),
-    ),
-  );
+  const numbers = new Map<Int32Array, number>();
+  const lines = demonstrations.map(({ tokenIds, lossMask, allowed }): DemonstrationLine => {
+    const line = { token_ids: [...tokenIds], mask: lossMask.join('') };
+    if (!allowed) return line;
+    const sets = [...new Set(allowed.values())].filter(set => !numbers.has(set));
+    for (const set of sets) numbers.set(set, numbers.size);
+    const numbered = [...allowed].map(([position, set]) => [position, numbers.get(set)!] as const);
+    return { ...line, sets: sets.map(set => [...set]), allowed: numbered };
+  });
+  writeJsonLines(join(run.warmStart, DEMONSTRATIONS_FILE), lines);
 }
 
 /** Reads the demonstrations of {@link saveDemonstrations}. */
 export function readDemonstrations(run: WarmStartFolder): Demonstration[] {
   const lines = readJsonLines(join(run.warmStart, DEMONSTRATIONS_FILE)) as readonly DemonstrationLine[];
-  return lines.map(({ token_ids, mask }) => ({
-    tokenIds: Int32Array.from(token_ids),
-    lossMask: Uint8Array.from(mask, Number),
-  }));
+  const known: Int32Array[] = [];
+  return lines.map(({ token_ids, mask, sets = [], allowed }) => {
+    for (const set of sets) known.push(Int32Array.from(set));
+    return {
+      tokenIds: Int32Array.from(token_ids),
+      lossMask: Uint8Array.from(mask, Number),
+      ...(allowed ? { allowed: new Map(allowed.map(([position, set]) => [position, known[set]])) } : {}),
+    };
+  });
 }
 
 /** Complete folders, the furthest last. */

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { validateConfig } from '../../../shared/config.ts';
 import { WarmStart } from '../../config/sections/training.ts';
+import { closing, policyWith, vocabularySize } from '../../policy/policies.test-data.ts';
 import type { UpdateBatch, UpdateSettings } from '../../policy/policy.ts';
 import { warmStart } from './warm-start.ts';
 
@@ -80,4 +81,51 @@ t.test('supervised training stops between epochs on request', async t => {
   });
   await t.rejects(run, { name: 'AbortError' });
   t.equal(policy.seen.length, 1);
+});
+
+t.test('a demonstration is learned under the mask that sampling takes, as float64 has it', async t => {
+  const policy = await closing(t, policyWith());
+  const tokenIds = Int32Array.of(3, 7, 11, 4, 20, 6);
+  const lossMask = Uint8Array.of(0, 0, 1, 0, 1, 1);
+  const allowed = new Map([
+    [2, Int32Array.of(11)],
+    [4, Int32Array.of(2, 9, 20)],
+    [5, Int32Array.from({ length: vocabularySize / 2 }, (_, i) => 2 * i)],
+  ]);
+  /** Log-probability of each token of the vocabulary at a position, under no mask. */
+  const free = async (position: number): Promise<number[]> => {
+    const scores = await policy.score(
+      Array.from({ length: vocabularySize }, (_, id) => ({
+        tokenIds: tokenIds.slice(0, position + 1).fill(id, position),
+        lossMask: new Uint8Array(position + 1).fill(1, position),
+      })),
+    );
+    return scores.map(({ logProbs }) => logProbs[position]);
+  };
+  let masked = 0;
+  let unmasked = 0;
+  for (const [position, set] of allowed) {
+    const logProbs = await free(position);
+    const all = (ids: Iterable<number>) =>
+      Math.log([...ids].reduce((sum, id) => sum + Math.exp(logProbs[id]), 0));
+    masked += (all(set) - logProbs[tokenIds[position]]) / allowed.size;
+    unmasked -= logProbs[tokenIds[position]] / allowed.size;
+  }
+  const losses: number[] = [];
+  const learn = async (demonstration: Parameters<typeof warmStart>[1][number]) =>
+    warmStart(
+      policy,
+      [demonstration],
+      { ...settings, epochs: 1, learning_rate: 1e-9 },
+      {
+        seed: 1,
+        signal: never,
+        onEpoch: (_, metrics) => void losses.push(metrics['sft/loss']),
+      },
+    );
+  await learn({ tokenIds, lossMask, allowed });
+  await learn({ tokenIds, lossMask });
+  t.ok(Math.abs(losses[0] - masked) < 1e-5, `${losses[0]}, not ${masked}`);
+  t.ok(Math.abs(losses[1] - unmasked) < 1e-5, `${losses[1]}, not ${unmasked}`);
+  t.ok(unmasked - masked > 1);
 });

@@ -3,6 +3,7 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
+import { samplingMask } from '../../data/sampling-mask.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { learningRateAt } from '../update/schedule.ts';
@@ -11,7 +12,7 @@ import type { WarmStartPosition } from './warm-start-progress.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;
 
-/** Negative log-likelihood of the demonstrated responses, averaged over their tokens. */
+/** Negative log-likelihood of the demonstrated responses under the mask of sampling, averaged over their tokens. */
 const SUPERVISED_LOSS: LossSettings = {
   ...DEFAULT_LOSS_SETTINGS,
   policy: 'cross_entropy',
@@ -99,11 +100,12 @@ export async function warmStart(
   }
 }
 
-function supervisedSequence({ tokenIds, lossMask }: Demonstration): TrainingSequence {
+function supervisedSequence({ tokenIds, lossMask, allowed }: Demonstration): TrainingSequence {
   const { length } = tokenIds;
   return {
     tokenIds,
-    lossMask: lossMask,
+    lossMask,
+    ...samplingMask({ allowed }),
     logProbs: new Float32Array(length),
     advantages: new Float32Array(length),
   };
