@@ -3,7 +3,9 @@ import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Reply, TestApp } from '../../../test/app.test-data.ts';
 import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
+import { Problem } from '../../problems.ts';
 import { lacksValkey, testValkey } from '../../store/valkey.test-data.ts';
+import type { SharedSessions } from './shared-sessions.ts';
 
 /** Clients of other protocols behind a load balancer that sends each request to another server than the one before. */
 
@@ -191,6 +193,20 @@ t.test(
     }
   },
 );
+
+t.test('a reset leaves no session if the store does not take its name', { skip: lacksValkey }, async t => {
+  const both = await balanced(t);
+  const { store } = both.a.sessions.recorder as SharedSessions;
+  const fault = new Problem('storage_failed', 'the store does not answer');
+  const replaceReply = store.replaceReply.bind(store);
+  store.replaceReply = () => Promise.reject(fault);
+  const reset = () => both.a.ask('POST', `/compat/openenv/${COUNTER}/reset`, {}, { 'x-session-id': 'mine' });
+  t.ok((await reset()).status >= 500);
+  t.same(await openAt(both), [0, 0]);
+  store.replaceReply = replaceReply;
+  t.equal((await reset()).status, 200);
+  t.same(await openAt(both), [1, 1]);
+});
 
 t.test(
   'OpenEnv finds the session of a cookie and of a socket at every server',

@@ -143,7 +143,7 @@ export class NamedSessions {
     this.#entries.set(key, entry);
     try {
       const played = await entry.played;
-      if (!(await this.#share(caller, played))) {
+      if (!(await this.#shareOrClose(caller, played))) {
         await this.#play.close(principal, played);
         return this.reset(caller, request);
       }
@@ -153,6 +153,20 @@ export class NamedSessions {
       throw error;
     }
     return (await opening).stepReply;
+  }
+
+  /** Shares the name; where the store does not take it, nobody would find the session, so it ends. */
+  async #shareOrClose(caller: HttpCaller, played: PlayedSession): Promise<boolean> {
+    try {
+      return await this.#share(caller, played);
+    } catch (error) {
+      try {
+        await this.#play.close(caller.principal, played);
+      } catch {
+        // It expires.
+      }
+      throw error;
+    }
   }
 
   /**
