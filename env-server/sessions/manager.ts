@@ -25,6 +25,9 @@ export interface ListRequest {
   readonly limit: number;
 }
 
+/** Shortest pause of the process that does not count as idle time, in milliseconds. */
+const MIN_PAUSE_MS = 1000;
+
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager implements SessionHost {
   readonly #limits: SessionLimits;
@@ -87,7 +90,20 @@ export class SessionManager implements SessionHost {
 
   /** Starts looking for expired sessions every second. */
   start(): void {
-    this.#sweeper = setInterval(() => this.sweep(), SLOT_MS).unref();
+    let last = this.now();
+    const look = () => {
+      const now = this.now();
+      if (this.clock.isElapsed) this.#giveBack(now - last - SLOT_MS, now);
+      last = now;
+      this.sweep();
+    };
+    this.#sweeper = setInterval(look, SLOT_MS).unref();
+  }
+
+  /** Takes a pause of the process out of the idle times: requests that came in it are still unread. */
+  #giveBack(pauseMs: number, now: number): void {
+    if (pauseMs < MIN_PAUSE_MS) return;
+    for (const session of this.#sessions.values()) session.usedAt = Math.min(now, session.usedAt + pauseMs);
   }
 
   get size(): number {
@@ -151,7 +167,8 @@ export class SessionManager implements SessionHost {
     const session = this.#sessions.get(id);
     if (session && (session.owner === principal.name || principal.scopes.has('admin'))) {
       if (session.expiresAt > now) {
-        session.usedAt = now;
+        // A request may have waited since its time, e.g. for the sessions of an earlier process.
+        if (now > session.usedAt) session.usedAt = now;
         return session;
       }
       this.#timeIsUp(session);
@@ -178,6 +195,15 @@ export class SessionManager implements SessionHost {
     this.#sessions.set(session.id, session);
     this.#newest.add(session);
     this.#wheel.schedule(session);
+  }
+
+  /** Marks sessions of a client as used that a repeated reply names: the client may have missed the first one. */
+  use(owner: string, ids: Iterable<string>): void {
+    const now = this.now();
+    for (const id of ids) {
+      const session = this.#sessions.get(id);
+      if (session?.owner === owner && session.expiresAt > now) session.usedAt = now;
+    }
   }
 
   /** Ends a session that no client knows. */

@@ -1,16 +1,18 @@
 import { performance } from 'node:perf_hooks';
 import type { Json } from '../../shared/json.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import type {
-  Call,
-  ClientRequest,
-  Operation,
-  OperationInput,
-  ServerOperation,
-  Services,
-  SessionOperation,
-  TraceContext,
+import {
+  type Call,
+  type ClientRequest,
+  type Operation,
+  type OperationInput,
+  type ServerOperation,
+  type Services,
+  type SessionOperation,
+  type TraceContext,
+  WrittenResult,
 } from '../operations/operation.ts';
+import type { CreatedSession } from '../operations/schemas/session.ts';
 import { Problem } from '../problems.ts';
 import { scheduler } from '../scheduling/fair-scheduler.ts';
 import type { Principal } from '../sessions/principal.ts';
@@ -250,7 +252,32 @@ function once(call: Call, next: Next): MaybePromise<unknown> {
 function onceInSession(key: string, call: Call, next: Next): MaybePromise<unknown> {
   const { operation, input, request } = call;
   call.key = key;
-  return call.session!.replies.once(key, operation.name, input, () => next(call), request.number);
+  let isFirst = false;
+  const work = () => {
+    isFirst = true;
+    return next(call);
+  };
+  const reply = call.session!.replies.once(key, operation.name, input, work, request.number);
+  return isFirst || operation.name !== 'clone' ? reply : used(call, reply);
+}
+
+/** A repeated request may be the first that its client gets a reply to: it uses the sessions that the first one opened. */
+function used({ services, request, session }: Call, reply: MaybePromise<unknown>): MaybePromise<unknown> {
+  const owner = session?.owner ?? request.principal.name;
+  return chain(reply, value => {
+    services.sessions.use(owner, openedIn(value));
+    return value;
+  });
+}
+
+/** In a long reply. An observation may name other sessions; only those of the client count. */
+const OPENED_ID = /"session_id":"([\w-]{1,128})"/g;
+
+/** Ids of the sessions that a request opened, by its reply. */
+function openedIn(reply: unknown): readonly string[] {
+  if (reply instanceof WrittenResult) return Array.from(reply.text.matchAll(OPENED_ID), ([, id]) => id);
+  const { session_id: id, sessions } = (reply ?? {}) as Partial<CreatedSession>;
+  return sessions?.map(each => each.session_id) ?? (id === undefined ? [] : [id]);
 }
 
 /** The same for a call without a session: its client's replies are remembered, also in a store that servers share. */
@@ -263,16 +290,22 @@ function onceForClient(call: Call, next: Next): MaybePromise<unknown> {
   const asked = () => fingerprint(input);
   /** Resolves when the database has a reply that the journal cannot take. */
   let storing: Promise<void> | undefined;
+  let isFirst = false;
+  const first = () => {
+    isFirst = true;
+    return next(call);
+  };
   const work = shared
-    ? () => shared.once(owner, key, operation.name, asked(), () => next(call))
+    ? () => shared.once(owner, key, operation.name, asked(), first)
     : () =>
-        chain(next(call), reply => {
+        chain(first(), reply => {
           const record = { owner, key, operation: operation.name, asked: asked(), reply: reply as Json };
           storing = sessions.recorder?.clientReply(record);
           return reply;
         });
   const reply = sessions.replies(owner).once(key, operation.name, input, work, request.number);
-  return chain(reply, value => storing?.then(() => value) ?? value);
+  const stored = chain(reply, value => storing?.then(() => value) ?? value);
+  return isFirst || operation.name !== 'create' ? stored : used(call, stored);
 }
 
 /** Runs the handler of an operation on a session after its earlier operations. */

@@ -37,6 +37,8 @@ const SYSTEM: ClockSources = {
  * the machine's own count, or by the wall clock if the machine was rebooted.
  */
 export class ServerClock {
+  /** True if a jump means that the process did not run. */
+  readonly isElapsed = true;
   readonly #sources: ClockSources;
   /** Server time minus monotonic time. */
   #lead: number;
@@ -74,6 +76,7 @@ export class ServerClock {
 
 /** A clock that a test moves: it is its own wall clock, and knows no earlier processes. */
 export class FakeClock {
+  readonly isElapsed = false;
   readonly now: () => number;
 
   constructor(now: () => number) {
