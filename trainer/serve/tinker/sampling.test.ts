@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
 import { Agent, request } from 'undici';
+import { fill, smallDisk } from '../../../env-server/persistence/small-disk.test-data.ts';
 import { processStart } from '../../../shared/run-folder/is-alive.ts';
 import { largestDifference } from '../../policy/policies.test-data.ts';
 import { NO_LOGPROB } from '../../tinker/proto.ts';
@@ -544,4 +545,30 @@ t.test('with a token, only that key is let in', async t => {
     supported_models: [{ model_name: base, max_context_length: 1024 }],
   });
   t.equal((await known.post('no/such/route', {})).status, 404);
+});
+
+t.test('a save on a full disk fails whole, and another key saves when there is room', async t => {
+  const disk = smallDisk(t, 2 ** 20);
+  if (!disk) return t.skip('no small disk can be mounted');
+  const { client, url, server } = await startTinker(t, { checkpoints: disk });
+  const mine = await client.model(server.name);
+  const theirs = await new WireClient(url, 'tml-other').model(server.name);
+  await mine.operation('save_weights', { path: 'kept' });
+  const empty = fill(disk);
+  for (const path of ['kept', 'other']) {
+    const failed = await mine.operation('save_weights', { path, overwrite: true });
+    t.match(failed, { category: 'server', error: /no space left on device/ });
+    t.notMatch(failed.error, disk);
+  }
+  t.same(
+    (await readdir(disk)).filter(name => name.startsWith('.')),
+    [],
+    'no part is left',
+  );
+  await mine.forwardBackward(lesson());
+  t.ok((await mine.step()).metrics, 'training continues');
+  empty();
+  t.match(await theirs.operation('save_weights', { path: 'theirs' }), { path: /theirs$/ });
+  const { body } = await client.get(`training_runs/${mine.id}/checkpoints`);
+  t.match(body, { checkpoints: [{ checkpoint_id: 'weights/kept' }] });
 });
