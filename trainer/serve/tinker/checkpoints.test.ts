@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { Checkpoints, type NewCheckpoint } from './checkpoints.ts';
 
@@ -92,4 +95,40 @@ t.test('folders of others with a file of that name are not removed, and nothing 
   await saved(new Checkpoints(root, MEBIBYTES), 'one');
   t.same(await readdir(join(root, 'notes/weights')), Object.keys(folders));
   t.same((await readdir(root)).sort(), [MODEL.replace(':train:', '-train-'), 'notes'].sort());
+});
+
+t.test('a kill while a checkpoint is replaced leaves the old one or the new one, whole', async t => {
+  const root = t.testdir();
+  const program = fileURLToPath(new URL('saving.test-data.ts', import.meta.url));
+  for (let round = 0; round < 8; round++) {
+    const child = spawn(process.execPath, [program, root, MODEL, 'one'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    t.teardown(() => child.kill('SIGKILL'));
+    await once(child.stdout, 'data');
+    await pause(10 * Math.random() * round);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    const checkpoints = new Checkpoints(root, 64);
+    await saved(checkpoints, 'other', { overwrite: true });
+    const { folder } = await checkpoints.find(`tinker://${MODEL}/weights/one`, 'mine');
+    t.equal((await readdir(folder)).length, 202);
+    const all = await readdir(root, { recursive: true });
+    t.same(
+      all.filter(path => basename(path).startsWith('.')),
+      [],
+    );
+  }
+});
+
+t.test('what a killed server moved aside is put back, unless there is a newer one', async t => {
+  const root = t.testdir();
+  const checkpoints = new Checkpoints(root, 64);
+  for (const name of ['lost', 'newer']) await saved(checkpoints, name);
+  const aside = (name: string) =>
+    join(root, MODEL.replace(':train:', '-train-'), 'weights', `.4194305.7.${randomUUID()}.${name}`);
+  await rename(folderOf(root, MODEL, 'lost'), aside('lost'));
+  await cp(folderOf(root, MODEL, 'newer'), aside('newer'), { recursive: true });
+  await saved(new Checkpoints(root, 64), 'next');
+  t.same((await readdir(join(folderOf(root, MODEL, 'next'), '..'))).sort(), ['lost', 'newer', 'next']);
 });

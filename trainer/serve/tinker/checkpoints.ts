@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { lstat, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { isAlive, processStart } from '../../../shared/run-folder/is-alive.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
@@ -16,8 +16,11 @@ const INFO_FILE = 'tinker.json';
 /** Name of a checkpoint: one part of a path that every file system reads in the same way. */
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 const MODEL_ID = /^([0-9a-f-]{36}):train:(\d{1,9})$/;
-/** A folder in progress, `.<process>.<its start>.<id>`. */
-const HIDDEN = /^\.(\d{1,10})\.(\d*)\.[0-9a-f-]{36}$/;
+/**
+ * A folder in progress, `.<process>.<its start>.<id>`; next to a checkpoint it is the replaced one, with its name
+ * at the end.
+ */
+const HIDDEN = /^\.(\d{1,10})\.(\d*)\.[0-9a-f-]{36}(?:\.([^\\/]+))?$/;
 const OWN_HIDDEN = `.${process.pid}.${processStart(process.pid) ?? ''}.`;
 /** The file that a checkpoint ends with, below the folder of checkpoints. */
 const CHECKPOINT = /^[0-9a-f-]{36}-train-\d{1,9}[\\/](?:sampler_)?weights[\\/][^\\/]+[\\/]tinker\.json$/;
@@ -104,8 +107,7 @@ export class Checkpoints {
         await writeFile(join(temporary, INFO_FILE), `${JSON.stringify(info, null, 2)}\n`);
         await this.#checkRoom(relative(this.#folder, temporary), relative(this.#folder, folder), facts.owner);
         await mkdir(dirname(folder), { recursive: true });
-        await this.#remove(folder);
-        await rename(temporary, folder);
+        await this.#replace(folder, temporary);
       } finally {
         await rm(temporary, { recursive: true, force: true });
       }
@@ -169,13 +171,33 @@ export class Checkpoints {
     throw new ApiError(404, 'the checkpoint of this sampler was deleted or overwritten, or has expired');
   }
 
-  /** Removes what processes that have ended left half written. */
+  /** Removes what processes that have ended left half written, and puts back what they did not replace. */
   async #removeAbandoned(): Promise<void> {
-    for (const name of await readdir(this.#folder).catch(() => [])) {
-      const [hidden, pid, start] = HIDDEN.exec(name) ?? [];
-      if (hidden && !isAlive(Number(pid), start || null))
-        await rm(join(this.#folder, name), { recursive: true, force: true }).catch(() => {});
+    const models = (await readdir(this.#folder).catch(() => [])).map(name => join(this.#folder, name));
+    const kinds = models.flatMap(model => Object.keys(KINDS).map(kind => join(model, kind)));
+    for (const parent of [this.#folder, ...kinds]) {
+      for (const entry of await readdir(parent).catch(() => [])) {
+        const [hidden, pid, start, name] = HIDDEN.exec(entry) ?? [];
+        if (!hidden || isAlive(Number(pid), start || null)) continue;
+        const path = join(parent, entry);
+        // Fails where there is a newer one.
+        if (name !== undefined) await rename(path, join(parent, name)).catch(() => {});
+        await rm(path, { recursive: true, force: true }).catch(() => {});
+      }
     }
+  }
+
+  /** Puts a folder in the place of another one, which a kill in between does not lose. */
+  async #replace(folder: string, by: string): Promise<void> {
+    const old = join(dirname(folder), `${OWN_HIDDEN}${randomUUID()}.${basename(folder)}`);
+    await renameIfThere(folder, old);
+    try {
+      await rename(by, folder);
+    } catch (error) {
+      await renameIfThere(old, folder);
+      throw error;
+    }
+    await rm(old, { recursive: true, force: true });
   }
 
   /**
@@ -216,8 +238,7 @@ export class Checkpoints {
   /** Removes a checkpoint in one step, so no reader sees a part of it. */
   async #remove(folder: string): Promise<void> {
     const hidden = join(this.#folder, OWN_HIDDEN + randomUUID());
-    const fault = await rename(folder, hidden).catch((error: NodeJS.ErrnoException) => error);
-    if (fault && fault.code !== 'ENOENT') throw fault;
+    await renameIfThere(folder, hidden);
     await rm(hidden, { recursive: true, force: true });
   }
 
@@ -227,6 +248,11 @@ export class Checkpoints {
     if (session) return join(this.#folder, `${session}-train-${number}`);
     throw new ApiError(404, `there is no model ${JSON.stringify(modelId.slice(0, 200))}`);
   }
+}
+
+async function renameIfThere(from: string, to: string): Promise<void> {
+  const fault = await rename(from, to).catch((error: NodeJS.ErrnoException) => error);
+  if (fault && fault.code !== 'ENOENT') throw fault;
 }
 
 async function readInfo(folder: string): Promise<CheckpointInfo | null> {
