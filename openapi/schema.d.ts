@@ -1499,6 +1499,9 @@ export interface components {
                 episode_id: string;
                 /** @description Effective seed; null where the environment draws nothing. */
                 seed: number | null;
+                dynamics_seed?: number;
+                /** @description Changes of the random stream during the episode: after `step`, chance is drawn from `dynamics_seed`. Absent if there are none. */
+                reseeds?: components["schemas"]["Reseed"][];
                 config: {
                     [key: string]: unknown;
                 };

@@ -20,7 +20,7 @@ const LONG = { ...DEFAULT_SETUP, config: { goal: 5000, max_steps: 5000 } };
 
 async function begin(server: EnvironmentServer): Promise<Episode> {
   const environment = await describe(server, 'test/Counter-v0', LONG);
-  return Episode.begin(server, environment, LONG, 7);
+  return Episode.begin(server, environment, LONG, { seed: 7 });
 }
 
 t.test('undo goes back step by step, also over steps taken elsewhere', async t => {
@@ -161,7 +161,7 @@ t.test(
       return reply.json().results;
     });
     const begin = async (envId: string, seed: number) =>
-      Episode.begin(server, await describe(server, envId, DEFAULT_SETUP), DEFAULT_SETUP, seed);
+      Episode.begin(server, await describe(server, envId, DEFAULT_SETUP), DEFAULT_SETUP, { seed });
     const sum = await begin('Countdown-v0', 7);
     await sum.step('1 + 1');
     await sum.explain('optimal');
@@ -182,5 +182,9 @@ t.test(
     await lake.explain('optimal');
     t.not(best, 'Left');
     t.equal(lake.state.better?.action, best, 'in the state before the last action');
+    const other = await begin('FrozenLake-v0', 7);
+    await other.repeat(['Right', 'Down', 'Left'], [{ step: 1, dynamics_seed: 9 }]);
+    await other.explain('optimal');
+    t.equal(other.state.better, undefined, 'not where the episode changed its chance');
   },
 );

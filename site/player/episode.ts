@@ -28,6 +28,13 @@ export function describe(
   return server.run('describe_environment', { env_id: envId, config, wrappers });
 }
 
+interface EpisodeSeeds {
+  /** Drawn by the server when absent. */
+  readonly seed?: number;
+  /** Seed of the randomness after the start, where it differs from the seed's. */
+  readonly dynamicsSeed?: number;
+}
+
 /** The session of a visitor's episode: sends requests, and keeps the snapshots for Undo. */
 export class Episode {
   readonly #server: EnvironmentServer;
@@ -45,18 +52,17 @@ export class Episode {
 
   /**
    * Opens a session.
-   * @param seed drawn by the server when absent
    * @throws RequestFailed with pointers into the setup
    */
   static async begin(
     server: EnvironmentServer,
     environment: Environment,
     setup: PlaySetup,
-    seed?: number,
+    start: EpisodeSeeds = {},
   ): Promise<Episode> {
-    const session = await create(server, environment.env_id, setup, seed);
-    const start = { environment, setup, session, moves: [], structured: undefined, snapshots: [] };
-    const episode = new Episode(server, start);
+    const session = await create(server, environment.env_id, setup, start);
+    const state = { environment, setup, session, moves: [], structured: undefined, snapshots: [] };
+    const episode = new Episode(server, state);
     episode.#rememberHere();
     await episode.#look();
     return episode;
@@ -99,7 +105,7 @@ export class Episode {
         ...(!isEmpty(options) && { options }),
       });
     } else {
-      session = await create(this.#server, environment.env_id, setup, seed);
+      session = await create(this.#server, environment.env_id, setup, { seed });
       this.#snapshotsTaken = 0;
       await this.#server.run('close', { session_id: old.session_id });
     }
@@ -167,8 +173,10 @@ export class Episode {
    */
   async explain(policy: string): Promise<void> {
     const { environment, setup, session, moves } = this.#state;
-    if (!environment.capabilities.seed || session.seed == null) return;
-    const start = startOf(environment.env_id, setup, session.seed);
+    // Its chance is that of the episode, from the start on.
+    if (!environment.capabilities.seed || session.seed == null || session.reseeds) return;
+    const seeds = { seed: session.seed, dynamicsSeed: session.dynamics_seed };
+    const start = startOf(environment.env_id, setup, seeds);
     const [created] = await this.#server.batch([{ op: 'create', ...start }]);
     const { session_id } = resultOf<Session>(created);
     const before = moves.slice(0, -1).map(({ action }) => ({ op: 'step' as const, session_id, action }));
@@ -247,14 +255,14 @@ const create = (
   server: EnvironmentServer,
   envId: string,
   setup: PlaySetup,
-  seed: number | undefined,
-): Promise<Session> => server.run('create', startOf(envId, setup, seed));
+  seeds: EpisodeSeeds,
+): Promise<Session> => server.run('create', startOf(envId, setup, seeds));
 
 /** Parameters of a new session. */
 function startOf(
   envId: string,
-  { config, wrappers, options, format, dynamicsSeed }: PlaySetup,
-  seed: number | undefined,
+  { config, wrappers, options, format }: PlaySetup,
+  { seed, dynamicsSeed }: EpisodeSeeds,
 ) {
   return {
     env_id: envId,

@@ -35,8 +35,8 @@ const GONE: ReadonlySet<string | undefined> = new Set([
   'session_closed',
 ]);
 
-/** Actions from the start to where a visitor plays on, with the changes of chance among them. */
-type Past = Pick<PlayRequest, 'actions' | 'reseeds'>;
+/** Actions from the start to where a visitor plays on, and their chance. */
+type Past = Pick<PlayRequest, 'dynamicsSeed' | 'actions' | 'reseeds'>;
 
 /** The next action of a player after these steps; undefined when nothing is left for it. */
 export type OwnPlayer = (moves: EpisodeState['moves']) => Promise<Json | undefined>;
@@ -158,7 +158,8 @@ export class PlaySession {
     if (!checked) return undefined;
     let episode: Episode;
     try {
-      episode = await Episode.begin(this.#server, checked.environment, checked.setup, seed);
+      const start = { seed, dynamicsSeed: past.dynamicsSeed };
+      episode = await Episode.begin(this.#server, checked.environment, checked.setup, start);
     } catch (error) {
       setup.refuse(error);
       return undefined;

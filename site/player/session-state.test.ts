@@ -117,6 +117,10 @@ t.test('the address has start and actions, and leaves actions out that are too l
   });
   const long = after(...Array.from({ length: 600 }, () => step('on')));
   t.same(playStartOf(long).actions, []);
+  const chance = { dynamics_seed: 4, reseeds: [{ step: 1, dynamics_seed: 9 }] };
+  const withChance = (state: EpisodeState) => playStartOf({ ...state, session: { ...session, ...chance } });
+  t.match(withChance(after(step('one'))), { dynamicsSeed: 4, actions: ['Left'], reseeds: chance.reseeds });
+  t.match(withChance(long), { dynamicsSeed: 4, actions: [], reseeds: undefined });
   t.end();
 });
 

@@ -4,6 +4,7 @@ import type {
   Environment,
   Observation,
   PlayedStep,
+  Reseed,
   Session,
   SessionDetail,
   StepResult,
@@ -17,8 +18,6 @@ export interface PlaySetup {
   readonly wrappers: readonly WrapperChoice[];
   readonly options: JsonObject;
   readonly format: string;
-  /** Seed of the randomness after the start, where it differs from the seed's. */
-  readonly dynamicsSeed?: number;
 }
 
 /** A start, and the actions from it to where the visitor continues. */
@@ -31,7 +30,11 @@ export interface PlayStart {
   readonly wrappers?: readonly Json[];
   readonly options?: JsonObject;
   readonly format?: string;
+  /** Seed of the randomness after the start, where it differs from the seed's. */
+  readonly dynamicsSeed?: number;
   readonly actions?: readonly Json[];
+  /** Changes of the random stream before the action of a step, and after the last action. */
+  readonly reseeds?: readonly Reseed[];
 }
 
 export const DEFAULT_SETUP: PlaySetup = { config: {}, wrappers: [], options: {}, format: 'text' };
@@ -268,7 +271,10 @@ const MAX_ADDRESS_LENGTH = 4000;
 /** The start of an episode, and the actions since, as far as an address can hold them. */
 export function playStartOf({ environment, setup, session, moves }: EpisodeState): PlayStart {
   const { preset, ...config } = setup.config;
-  const actions = moves.map(({ action }) => action);
+  const past = {
+    actions: moves.map(({ action }) => action),
+    ...(session.reseeds && { reseeds: session.reseeds }),
+  };
   return {
     envId: environment.env_id,
     preset: preset as string | undefined,
@@ -277,6 +283,7 @@ export function playStartOf({ environment, setup, session, moves }: EpisodeState
     wrappers: setup.wrappers as unknown as Json[],
     options: setup.options,
     format: setup.format === DEFAULT_SETUP.format ? undefined : setup.format,
-    actions: JSON.stringify(actions).length <= MAX_ADDRESS_LENGTH ? actions : [],
+    ...(session.dynamics_seed !== undefined && { dynamicsSeed: session.dynamics_seed }),
+    ...(JSON.stringify(past).length <= MAX_ADDRESS_LENGTH ? past : { actions: [] }),
   };
 }

@@ -13,15 +13,10 @@ import { Store } from '../components/store.ts';
 import { describe } from './episode.ts';
 import type { EnvironmentServer } from './server.ts';
 import { DEFAULT_SETUP, type PlaySetup, type PlayStart } from './session-state.ts';
-import type { Environment, Reseed, WrapperChoice } from './wire.ts';
+import type { Environment, WrapperChoice } from './wire.ts';
 
 /** Environment to play, and the start of its episode. */
-export type PlayRequest = PlayStart &
-  Pick<PlaySetup, 'dynamicsSeed'> & {
-    readonly envId: string;
-    /** Changes of the random stream before the action of a step, and after the last action. */
-    readonly reseeds?: readonly Reseed[];
-  };
+export type PlayRequest = PlayStart & { readonly envId: string };
 
 /** Texts and faults of the fields for an episode's start. */
 export interface SetupState {
@@ -37,7 +32,6 @@ export interface SetupState {
   readonly options: string;
   readonly wrappers: string;
   readonly format: string;
-  readonly dynamicsSeed?: number;
   /** By `config/NAME`, `options`, `wrappers`. */
   readonly errors: { readonly [field: string]: string };
   /** Error without a field. */
@@ -75,7 +69,6 @@ export function beginSetup(environment: Environment, request: PlayRequest): Setu
     options: jsonText(options),
     wrappers: jsonText(wrappers),
     format,
-    dynamicsSeed: request.dynamicsSeed,
     errors: {},
     isOpen: false,
   };
@@ -129,7 +122,7 @@ function reading<T>(field: string, read: () => T): T {
  * @throws UnreadableField
  */
 export function setupOf(state: SetupState): PlaySetup {
-  const { environment, preset, changes, options, wrappers, format, dynamicsSeed } = state;
+  const { environment, preset, changes, options, wrappers, format } = state;
   const properties = propertiesOf(environment);
   const values = Object.entries(changes).map(([name, text]) => {
     const value = reading(`config/${name}`, () => fieldValue(properties[name], name, text));
@@ -143,7 +136,6 @@ export function setupOf(state: SetupState): PlaySetup {
     wrappers: reading('wrappers', () => parseJson('Wrappers', wrappers)) as unknown as WrapperChoice[],
     options: reading('options', () => parseJson('Options of the start', options)) as JsonObject,
     format,
-    ...(dynamicsSeed !== undefined && { dynamicsSeed }),
   };
 }
 

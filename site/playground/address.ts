@@ -25,7 +25,7 @@ export type PlayAddress = { readonly view: 'play' } & PlayStart;
 /** Choices of the wall of sessions. */
 const FILTERS = ['env', 'group', 'client', 'size'] as const;
 /** JSON parts of an address, and their content. */
-const JSON_PARTS = ['config', 'wrappers', 'options', 'actions'] as const;
+const JSON_PARTS = ['config', 'wrappers', 'options', 'actions', 'reseeds'] as const;
 
 /** @param hash `location.hash`; an unknown one leads to the play view */
 export function parseAddress(hash: string): Address {
@@ -37,16 +37,20 @@ export function parseAddress(hash: string): Address {
   if (view === 'watch') return { view, sessionId: name, ...readFilters(parameters) };
   if (view === 'environments') return { view };
   if (view === 'register') return { view, envId: name };
-  const seed = parameters.get('seed') ?? '';
   const parts = JSON_PARTS.map(part => [part, readPart(part, parameters.get(part))] as const);
   return {
     view: 'play',
     envId: name,
     preset: parameters.get('preset') ?? undefined,
-    seed: /^\d+$/.test(seed) && Number.isSafeInteger(Number(seed)) ? Number(seed) : undefined,
+    seed: seedOf(parameters.get('seed')),
     format: parameters.get('format') ?? undefined,
+    dynamicsSeed: seedOf(parameters.get('dynamics_seed')),
     ...Object.fromEntries(parts.filter(([, value]) => value !== undefined)),
   };
+}
+
+function seedOf(text: string | null): number | undefined {
+  return text !== null && /^\d+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : undefined;
 }
 
 function readFilters(parameters: URLSearchParams): Omit<WatchAddress, 'view' | 'sessionId'> {
@@ -67,7 +71,7 @@ function readPart(part: (typeof JSON_PARTS)[number], text: string | null): Json 
   } catch {
     return undefined;
   }
-  const isList = part === 'wrappers' || part === 'actions';
+  const isList = part !== 'config' && part !== 'options';
   const fits = isList ? Array.isArray(value) : typeof value === 'object' && value && !Array.isArray(value);
   return fits ? (value as Json) : undefined;
 }
@@ -94,6 +98,7 @@ export function formatAddress(address: Address): string {
   if (address.preset !== undefined) parameters.set('preset', address.preset);
   if (address.seed !== undefined) parameters.set('seed', String(address.seed));
   if (address.format !== undefined) parameters.set('format', address.format);
+  if (address.dynamicsSeed !== undefined) parameters.set('dynamics_seed', String(address.dynamicsSeed));
   for (const part of JSON_PARTS) {
     const value = address[part];
     if (value !== undefined && Object.keys(value).length > 0) parameters.set(part, JSON.stringify(value));

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { until } from '../../test/until.test-data.ts';
-import type { Environment, Session, StepResult } from '../player/wire.ts';
+import type { Environment, Replay, Session, StepResult } from '../player/wire.ts';
 import {
   figure,
   observation,
@@ -235,6 +235,32 @@ t.test('an episode is played on from any step; the address opens exactly that', 
   await seeFigure(page, 'Step', '3 of');
   t.equal(await observation(page).textContent(), observations[3], 'configuration, seed and state');
   t.equal((await ask<Session>('GET', `v1/sessions/${id}`)).step, 4);
+});
+
+t.test('an episode with its own chance is played on with it', { skip }, async t => {
+  const { page, ask, origin } = await openPlayground(t, '#/register');
+  const { id, act } = await play(ask, 'Game2048-v0', ['Left', 'Up'], { dynamics_seed: 4 });
+  const path = `v1/sessions/${id}`;
+  const { snapshot_id } = await ask<{ snapshot_id: string }>('POST', `${path}/snapshot`);
+  await ask('POST', `${path}/restore`, { snapshot_id, dynamics_seed: 9 });
+  for (const action of ['Right', 'Down', 'Left']) await act(action);
+  const shown = (await ask<Replay>('GET', `${path}/replay`)).records.map(record => record.observation);
+  await page.goto(`${origin}/#/watch/${id}`);
+  await seeFigure(page, 'Step', '5 of');
+  await page.getByRole('button', { name: 'Back' }).click();
+  await seeFigure(page, 'Step', '4 of');
+  await page.getByRole('link', { name: 'Play on from here' }).click();
+  await page.getByRole('button', { name: 'Left', exact: true }).waitFor();
+  await seeFigure(page, 'Step', '4 of');
+  t.equal(await observation(page).textContent(), shown[4]);
+  t.match(page.url(), /dynamics_seed=4/);
+  await page.getByRole('button', { name: 'Left', exact: true }).click();
+  await seeFigure(page, 'Step', '5 of');
+  t.equal(await observation(page).textContent(), shown[5], 'the draws of the changed stream');
+  await page.reload();
+  await seeBoard(page);
+  await seeFigure(page, 'Step', '5 of');
+  t.equal(await observation(page).textContent(), shown[5], 'also from its address');
 });
 
 t.test('the replay shows a model’s whole response', { skip }, async t => {

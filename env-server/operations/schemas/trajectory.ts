@@ -86,6 +86,8 @@ export const Replay = Type.Object(
       group_id: nullable(Type.String(), 'Shared by the members of a group.'),
       episode_id: Type.String(),
       seed: nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.'),
+      dynamics_seed: Type.Optional(Type.Integer()),
+      reseeds: Type.Optional(Reseeds),
       config: Bag,
       wrappers: Wrappers,
       options: Bag,

@@ -31,6 +31,24 @@ t.test(
   },
 );
 
+t.test('a replay has the chance of its episode, of an open and of an ended session', async t => {
+  const { ask, open } = await testApp(t);
+  const id = await open({ seed: 7, dynamics_seed: 4, ...LONG });
+  await ask('POST', `/v1/sessions/${id}/step`, { action: 'draw' });
+  const { snapshot_id } = (await ask('POST', `/v1/sessions/${id}/snapshot`)).body;
+  await ask('POST', `/v1/sessions/${id}/restore`, {
+    snapshot_id: snapshot_id as unknown as string,
+    dynamics_seed: 9,
+  });
+  const chance = { dynamics_seed: 4, reseeds: [{ step: 1, dynamics_seed: 9 }] };
+  t.match((await ask('GET', `/v1/sessions/${id}/replay`)).body.session, chance);
+  await ask('DELETE', `/v1/sessions/${id}`);
+  t.match((await ask('GET', `/v1/sessions/${id}/replay`)).body.session, {
+    ended: 'session_closed',
+    ...chance,
+  });
+});
+
 t.test('an ended session is forgotten after a minute; looking keeps no session alive', async t => {
   const { ask, open, wait } = await testApp(t, { idleTtlSeconds: 100 });
   const [closed, idle] = [await open(), await open()];

@@ -115,6 +115,8 @@ function headOf(seen: Session | FinishedSession, episode: EpisodeState): Static<
     group_id: groupId,
     episode_id: isOpen ? seen.episode.id : seen.episodeId,
     seed,
+    ...(episode.dynamicsSeed !== undefined && { dynamics_seed: episode.dynamicsSeed }),
+    ...reseedsView(episode),
     config: variant.config,
     wrappers: [...variant.wrappers],
     options: episode.options,

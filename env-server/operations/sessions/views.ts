@@ -1,7 +1,9 @@
+import { counted } from '../../../shared/counted.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';
+import type { EpisodeState } from '../../sessions/episodes/episode.ts';
 import { levelIdOf, stateKeyOf } from '../../sessions/episodes/state-queries.ts';
 import { sizeOf } from '../../sessions/limits/size.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
@@ -50,7 +52,7 @@ export function sessionView(session: LiveSession, beginning = beginningView(sess
 }
 
 /** Changes of the random stream, as clients see them. */
-export const reseedsView = ({ reseeds }: LiveSession['episode']): Pick<Session, 'reseeds'> =>
+export const reseedsView = ({ reseeds }: Pick<EpisodeState, 'reseeds'>): Pick<Session, 'reseeds'> =>
   reseeds
     ? { reseeds: reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })) }
     : {};
@@ -133,7 +135,7 @@ function* viewsOf(opened: readonly LiveSession[]): Generator<Session> {
 function tooMuchSeen(count: number): Problem {
   return new Problem(
     'body_too_large',
-    `the first observations of ${count} sessions take more than the ${MAX_OBSERVATION_BYTES} bytes that one reply may have; nothing was opened: ask for fewer at once`,
+    `the first observations of ${counted(count, 'session')} take more than the ${MAX_OBSERVATION_BYTES} bytes that one reply may have; nothing was opened: ask for fewer at once`,
   );
 }
 

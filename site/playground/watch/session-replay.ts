@@ -218,7 +218,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
 
 /** The address that opens a session of the visitor's in the shown state. */
 function carriedOver(
-  { env_id, config, wrappers, options, seed }: Replay['session'],
+  { env_id, config, wrappers, options, seed, dynamics_seed, reseeds }: Replay['session'],
   taken: readonly ReplayRecord[],
 ): PlayAddress {
   return {
@@ -228,6 +228,8 @@ function carriedOver(
     config: config as PlayAddress['config'],
     wrappers: wrappers as unknown as Json[],
     options: options as PlayAddress['options'],
+    dynamicsSeed: dynamics_seed,
+    reseeds: reseeds?.filter(({ step }) => step <= taken.length),
     actions: taken.map(({ action }) => action as Json),
   };
 }

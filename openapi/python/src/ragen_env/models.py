@@ -778,8 +778,8 @@ class ReplaceItem(_ReplaceItemRequired, total=False):
     request_key: str
 
 
-class ReplaySession(TypedDict):
-    """ReplaySession of the contract."""
+class _ReplaySessionRequired(TypedDict):
+    """Keys that ReplaySession always has."""
 
     session_id: str
     env_id: str
@@ -792,6 +792,13 @@ class ReplaySession(TypedDict):
     max_episode_steps: int
     step: int
     ended: str | None
+
+
+class ReplaySession(_ReplaySessionRequired, total=False):
+    """ReplaySession of the contract."""
+
+    dynamics_seed: int
+    reseeds: list[Reseed]
 
 
 class Replay(TypedDict):
