@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { TRAINER } from '../../shared/program.ts';
 import {
   type Annotations,
@@ -12,6 +12,7 @@ import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';
 import { ControlRefused } from './reader/control.ts';
 import type { RunReader } from './reader/run-reader.ts';
+import { refuse, refuseRequest } from './refusals.ts';
 
 const PAGE = 'site/runs';
 const PREFIX = '/runs';
@@ -73,7 +74,7 @@ export function addDashboard(app: FastifyInstance, { reader, site, deniesControl
   }
   app.put<{ Querystring: Query }>(
     `${PREFIX}/api/annotations`,
-    { bodyLimit: MAX_ANNOTATIONS_BYTES },
+    { bodyLimit: MAX_ANNOTATIONS_BYTES, errorHandler: refuseRequest },
     async (request, reply) => {
       const { id } = request.query;
       const wrong = annotationsProblem(request.body);
@@ -123,6 +124,7 @@ function addControl(
     `${PREFIX}/api/control`,
     {
       bodyLimit: MAX_CONTROL_BYTES,
+      errorHandler: refuseRequest,
       onRequest: async (request, reply) => {
         const denied = denies(request);
         if (denied) return refuse(reply, denied.status, denied.detail);
@@ -184,11 +186,4 @@ function wrongQuery(query: Query): string | undefined {
     }
   }
   return undefined;
-}
-
-function refuse(reply: FastifyReply, status: number, detail: string): FastifyReply {
-  return reply
-    .code(status)
-    .type('application/problem+json')
-    .send(JSON.stringify({ title: status === 404 ? 'Not found' : 'Refused', status, detail }));
 }

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Json } from '../../shared/json.ts';
 import {
   type AskReply,
@@ -11,6 +11,7 @@ import {
 import type { TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import type { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { EpisodeReply } from '../../site/server/reader/trajectories.ts';
+import { refuse } from '../../site/server/refusals.ts';
 import { type EditedPrompt, editedPrompt } from './edited-prompt.ts';
 
 /** Longest prompt and response of an asked checkpoint, in tokens; a short response gets some room. */
@@ -71,7 +72,6 @@ export function addCheckpointRoute(app: FastifyInstance, { reader, checkpoints, 
     '/runs/api/checkpoint',
     {
       bodyLimit: MAX_CHECKPOINT_REQUEST_BYTES,
-      errorHandler: ({ statusCode = 500, message }, _request, reply) => refuse(reply, statusCode, message),
       onRequest: async (request, reply) => {
         const denied = denies(request);
         if (denied) return refuse(reply, denied.status, denied.detail);
@@ -122,9 +122,3 @@ function questionAt({ episode, texts }: EpisodeReply, at: number, prompt: string
     ...(last ? { stop: [last] } : {}),
   };
 }
-
-const refuse = (reply: FastifyReply, status: number, detail: string) =>
-  reply
-    .code(status)
-    .type('application/problem+json')
-    .send(JSON.stringify({ title: 'Refused', status, detail }));

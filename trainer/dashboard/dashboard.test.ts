@@ -432,7 +432,9 @@ t.test('annotations are written with JSON by a page of this server only', async 
   t.equal((await put('lake-1', JSON.stringify(words), { 'content-type': 'text/plain' })).statusCode, 400);
   t.equal((await put('lake-1', JSON.stringify(words), { 'content-type': 'x/y' })).statusCode, 415);
   t.equal((await put('lake-1', words, { host: 'evil.example' })).statusCode, 421);
-  t.equal((await put('lake-1', `"${'x'.repeat(20_000)}"`)).statusCode, 413);
+  const large = await put('lake-1', `"${'x'.repeat(20_000)}"`);
+  t.match(large.headers['content-type'], /^application\/problem\+json/);
+  t.match(large.json(), { title: 'Refused', status: 413, detail: /^the body is larger than the \d+ bytes/ });
   rmSync(join(runs, 'lake-2'), { recursive: true });
   t.equal((await put('lake-2', words)).statusCode, 404);
 });

@@ -1,5 +1,5 @@
 import { hash, timingSafeEqual } from 'node:crypto';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import { Agent, errors, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
@@ -9,6 +9,7 @@ import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
+import { refuse, refuseRequest } from '../../site/server/refusals.ts';
 import { addDashboard } from '../../site/server/routes.ts';
 import { addCheckpointRoute, type Checkpoints } from './checkpoint-route.ts';
 
@@ -56,6 +57,10 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
   }
   const hosts = new AllowedHosts(settings, (code, detail) => new HostRefused(code, detail));
   const app = Fastify({ logger: false, forceCloseConnections: true }) as unknown as FastifyInstance;
+  app.setErrorHandler((error: FastifyError, request, reply) => {
+    const { statusCode = 500, message } = error;
+    return statusCode >= 500 ? refuse(reply, statusCode, message) : refuseRequest(error, request, reply);
+  });
   secureReplies(app);
   compressReplies(app);
   app.addHook('onRequest', (request, _reply, done) => {
