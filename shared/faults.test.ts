@@ -110,7 +110,7 @@ t.test('a list longer than its schema allows is found before its items are read'
     [{ text: 'x'.repeat(7) }, 'text must not have more than 3 characters, got "xxxxxxx"'],
     [
       { either: { type: 'names', of: ['a', 'b'] } },
-      'either/of must not have more than 1 items, got a list of 2',
+      'either/of must not have more than 1 item, got a list of 2',
     ],
   ];
   for (const [value, text] of cases) {

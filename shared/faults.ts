@@ -1,5 +1,6 @@
 import type { TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
+import { counted } from './counted.ts';
 import { suggestion } from './suggestion.ts';
 
 /** One fault of a value. */
@@ -125,19 +126,19 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
     const faults = schema.anyOf.filter(one => couldBe(one, value)).map(one => oversize(one, value, pointer));
     return faults.every(Boolean) ? faults[0] : undefined;
   }
-  const tooMuch = (most: number, unit: string, found: string): Fault => ({
+  const tooMuch = (most: number, one: string, found: string): Fault => ({
     pointer,
-    message: `must not have more than ${most} ${unit}, got ${found}${example(schema)}`,
+    message: `must not have more than ${counted(most, one)}, got ${found}${example(schema)}`,
   });
   if (typeof value === 'string') {
     const { maxLength = value.length } = schema;
     // A character takes up to two UTF-16 units.
-    return value.length > 2 * maxLength ? tooMuch(maxLength, 'characters', shown(value)) : undefined;
+    return value.length > 2 * maxLength ? tooMuch(maxLength, 'character', shown(value)) : undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;
   if (Array.isArray(value)) {
     const { items, maxItems = value.length } = schema;
-    if (value.length > maxItems) return tooMuch(maxItems, 'items', `a list of ${value.length}`);
+    if (value.length > maxItems) return tooMuch(maxItems, 'item', `a list of ${value.length}`);
     if (!items || !isBounded(items)) return undefined;
     return firstOf(value.entries(), ([i, item]) => oversize(items, item, `${pointer}/${i}`));
   }
@@ -145,7 +146,7 @@ function oversize(schema: PlainSchema, value: unknown, pointer: string): Fault |
   const { properties = {}, patternProperties, maxProperties } = schema;
   if (maxProperties !== undefined) {
     const count = Object.keys(fields).length;
-    if (count > maxProperties) return tooMuch(maxProperties, 'keys', `an object of ${count}`);
+    if (count > maxProperties) return tooMuch(maxProperties, 'key', `an object of ${count}`);
   }
   const inside = ([key, part]: [string, PlainSchema]) =>
     Object.hasOwn(fields, key) ? oversize(part, fields[key], `${pointer}/${escapePointer(key)}`) : undefined;
@@ -299,7 +300,7 @@ function* describeOne(schema: PlainSchema, value: unknown, error: ValidationErro
       yield wrongForm(at, `must be ${shown(params.allowedValue)}`, given, undefined);
       return;
     default:
-      yield wrongForm(at, error.message, given, node);
+      yield wrongForm(at, inSingular(error.message), given, node);
   }
 }
 
@@ -367,3 +368,9 @@ function escapePointer(key: string): string {
 export function unescapePointer(part: string): string {
   return part.replaceAll('~1', '/').replaceAll('~0', '~');
 }
+
+/** The validator knows the plural alone: `must not have fewer than 1 items`. */
+const inSingular = (message: string): string =>
+  message
+    .replace(/ than 1 (item|character)s$/, ' than 1 $1')
+    .replace(/ than 1 properties$/, ' than 1 property');

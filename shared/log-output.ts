@@ -1,4 +1,5 @@
 import { write, writeSync } from 'node:fs';
+import { counted } from './counted.ts';
 
 /** Buffer for a stalled reader, in UTF-16 units; later lines are dropped and counted. */
 const MAX_KEPT = 2 ** 20;
@@ -58,7 +59,7 @@ export class LogOutput {
 
   #take(): Buffer {
     if (this.#dropped > 0) {
-      const msg = `${this.#dropped} lines of the log were dropped: nobody read them`;
+      const msg = `the log lacks ${counted(this.#dropped, 'line')} here: nobody read them`;
       this.#lines.push(`${JSON.stringify({ level: 40, time: Date.now(), msg })}\n`);
       this.#dropped = 0;
     }

@@ -12,12 +12,14 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'site/compute': ['shared/end-names.ts', 'shared/json.ts', 'shared/run-folder'],
   'site/player': [
     'openapi/schema.d.ts',
+    'shared/counted.ts',
     'shared/json.ts',
     'shared/scheduling/serial-queue.ts',
     'site/boards',
     'site/components',
   ],
   'site/playground': [
+    'shared/counted.ts',
     'shared/json.ts',
     'shared/scheduling/serial-queue.ts',
     'shared/shell-word.ts',
@@ -27,6 +29,7 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   ],
   'site/reference': ['shared/shell-word.ts', 'site/components', 'site/playground/client'],
   'site/runs': [
+    'shared/counted.ts',
     'shared/json.ts',
     'shared/run-folder',
     'shared/shell-word.ts',

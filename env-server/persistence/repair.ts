@@ -1,6 +1,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { counted } from '../../shared/counted.ts';
 import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
 import { damageOf, isDamage, problemOf, storageFaultOf } from './faults.ts';
 import { lockFolder } from './lock.ts';
@@ -201,7 +202,7 @@ function numberOf(database: DatabaseSync, sql: string): number | undefined {
 export function describeRepair({ aside, damage, tables, lostSessions }: RepairReport): string {
   const lines = tables.map(({ table, kept, lost, cutShort }) => {
     const names = lost.length > 0 ? `, ${lost.length} lost: ${named(lost)}` : '';
-    return `  ${table}: ${kept} rows kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
+    return `  ${table}: ${counted(kept, 'row')} kept${names}${cutShort === undefined ? '' : `; ${cutShort}`}`;
   });
   if (lostSessions.length > 0) {
     lines.push(`  sessions that cannot continue, as parts of them are lost: ${named(lostSessions)}`);

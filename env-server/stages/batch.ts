@@ -1,3 +1,4 @@
+import { counted } from '../../shared/counted.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { type ClientRequest, type OperationInput, plainResult } from '../operations/operation.ts';
 import { Problem, type ProblemDocument } from '../problems.ts';
@@ -184,7 +185,7 @@ class BatchRun<T, B> {
   #tooLong(index: number): Problem {
     return new Problem(
       'too_many_requests',
-      `the replies to the first ${index} items have ${this.#length} characters, the most is ${MAX_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
+      `the replies to the ${counted(index, 'item')} before have ${this.#length} characters, the most is ${MAX_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
       { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }

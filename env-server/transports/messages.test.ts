@@ -92,7 +92,7 @@ t.test('problems of clumsy requests say what was wrong, where, and what would be
       422,
       /items must be array, got an object, e\.g\. \[{"op":"step"/,
     ],
-    ['/v1/batch', { items: [] }, 422, /fewer than 1 items, got a list of 0/],
+    ['/v1/batch', { items: [] }, 422, /fewer than 1 item, got a list of 0/],
     ['/v1/envs', { env_id: 'a/B-v0', kind: 'tabular' }, 422, /"definition" is required/],
   ];
   for (const [path, body, status, detail] of cases) {

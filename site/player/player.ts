@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
+import { counted } from '../../shared/counted.ts';
 import type { Json } from '../../shared/json.ts';
 import { boardKindOf } from '../boards/board.ts';
 import { endText } from '../components/ends.ts';
@@ -198,7 +199,7 @@ function EndBanner({ episode, means, children }: EndBannerProps) {
   const end = last.info.ended_by;
   const headline =
     typeof end === 'string' ? endText(end, environment.ends) : last.truncated ? 'Out of steps' : result;
-  const figures = `Return ${formatNumber(totalReward(episode))} after ${moves.length} ${moves.length === 1 ? 'step' : 'steps'}.`;
+  const figures = `Return ${formatNumber(totalReward(episode))} after ${counted(moves.length, 'step')}.`;
   const failed = last.info.failed_tests;
   return html`<div class="note end-banner ${episodeStatus(last).tone}" role="group" aria-label="End of the episode">
     <div>

@@ -68,11 +68,6 @@ export function ago(ms: number, now: number): string {
   return `${duration((now - ms) / 1000)} ago`;
 }
 
-/** `1 run`, `2 runs`. */
-export function counted(count: number, one: string, many = `${one}s`): string {
-  return `${count} ${count === 1 ? one : many}`;
-}
-
 /** The level of an episode: its environment and seed, if it has one. */
 export function levelOf({ tag, seed }: { readonly tag: string; readonly seed: number | null }): string {
   return seed === null ? tag : `${tag}, seed ${seed}`;

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { counted } from '../../shared/counted.ts';
 import { listenOnPort } from '../../shared/http/free-port.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
@@ -121,7 +122,7 @@ export async function view(paths: readonly string[], { port }: ViewOptions): Pro
     for (const { id, episodes, formats, notes } of runs) {
       for (const note of notes) console.log(note);
       console.log(
-        `${episodes} ${episodes === 1 ? 'episode' : 'episodes'} of ${formats.join(', ')}: ${address}/runs/#/run/${encodeURIComponent(id)}/episodes`,
+        `${counted(episodes, 'episode')} of ${formats.join(', ')}: ${address}/runs/#/run/${encodeURIComponent(id)}/episodes`,
       );
     }
     console.log('Ctrl-C stops it');

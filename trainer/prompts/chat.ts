@@ -1,3 +1,4 @@
+import { counted } from '../../shared/counted.ts';
 import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
@@ -86,11 +87,6 @@ function exampleAnswer(task: PromptTask): { readonly example: string; readonly o
   const listed = actions ?? exampleActions;
   const example = listed?.slice(0, Math.min(2, task.maxActionsPerTurn)).join(` ${ACTION_SEPARATOR} `);
   return { example: example ?? exampleAction ?? actionFormat ?? 'your action', ofOtherState: !listed };
-}
-
-/** `1 turn`, `2 turns`. */
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function number(value: number): string {

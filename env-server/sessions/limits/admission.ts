@@ -1,3 +1,4 @@
+import { counted } from '../../../shared/counted.ts';
 import { Problem } from '../../problems.ts';
 import type { EnvironmentCounters } from '../episodes/variant.ts';
 import { ReplyCache } from '../replies/reply-cache.ts';
@@ -95,9 +96,13 @@ export class TooManySessions extends Problem {
   readonly most: number;
 
   constructor({ open, most, scope }: Refusal, more: number) {
-    super('too_many_sessions', `${more} more would exceed the limit of ${most} sessions ${scope}`, {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    });
+    super(
+      'too_many_sessions',
+      `${more} more would exceed the limit of ${counted(most, 'session')} ${scope}`,
+      {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      },
+    );
     this.open = open;
     this.most = most;
   }

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { counted } from '../../../shared/counted.ts';
 import {
   type OpenBody,
   type RecordBody,
@@ -59,7 +60,7 @@ export async function takeAll(parts: TakingParts, sliceMs = Number.POSITIVE_INFI
     if (outcome === 'rolled_back') counts.resumed++;
     if (sessions.get(id)?.changed === false) resumed.push(id);
   }
-  if (counts.resumed + counts.lost > 0) log.info(counts, `resumed ${counts.resumed} sessions`);
+  if (counts.resumed + counts.lost > 0) log.info(counts, `resumed ${counted(counts.resumed, 'session')}`);
   return resumed;
 }
 

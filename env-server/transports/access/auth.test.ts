@@ -49,7 +49,7 @@ t.test('sessions belong to their token', async t => {
   t.equal((await ask('GET', route, undefined, bearer('secret-r'))).status, 200, 'administrators see all');
   t.same((await ask('GET', '/v1/sessions', undefined, bearer('secret-b'))).body.sessions, []);
   t.equal((await ask('GET', '/v1/sessions', undefined, bearer('secret-r'))).body.sessions.length, 1);
-  t.match((await create('secret-a')).body.detail, /limit of 1 sessions of one client/);
+  t.match((await create('secret-a')).body.detail, /limit of 1 session of one client/);
   t.equal((await create('secret-b')).status, 201, 'limits are per token');
   await ask('DELETE', route, undefined, bearer('secret-a'));
   isProblem(t, await ask('GET', route, undefined, bearer('secret-b')), 'unknown_session');

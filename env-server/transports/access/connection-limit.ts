@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
+import { counted } from '../../../shared/counted.ts';
 import { networkOf } from '../../../shared/http/addresses.ts';
 
 /**
@@ -94,7 +95,7 @@ export class ConnectionLimit {
     const { most, log } = this.#parts;
     log.warn(
       { connections: most },
-      `${most} connections are open, the most there may be: idle ones are ended`,
+      `the limit of ${counted(most, 'connection')} is reached: idle ones are ended`,
     );
   }
 }

@@ -190,7 +190,7 @@ t.test('a full server says so before it hangs up', async t => {
       type: 'error',
       data: {
         code: 'CAPACITY_REACHED',
-        message: /limit of 1 sessions/,
+        message: /limit of 1 session o/,
         active_sessions: 1,
         max_sessions: max,
       },

@@ -43,7 +43,7 @@ t.test('everything else is refused with its reason', async t => {
     [Uint8Array.of(), /ends within a value, after 0 bytes/],
     [encode('x'.repeat(100)).subarray(0, 50), /ends within a value, after 50 bytes/],
     [encode(1e300).subarray(0, 4), /ends within a value/],
-    [Uint8Array.of(1, 2), /1 bytes are left over/],
+    [Uint8Array.of(1, 2), /it has 1 byte after its value/],
     [deep(101), /more than 100 levels/],
     [Uint8Array.of(0x81, 0x01, 0x02), /not MessagePack of a JSON value/],
     [Uint8Array.of(0x81, 0xa9, ...Buffer.from('__proto__'), 0x80), /__proto__/],

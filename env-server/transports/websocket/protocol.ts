@@ -1,5 +1,6 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
 import type { RawData } from 'ws';
+import { counted } from '../../../shared/counted.ts';
 import { Problem } from '../../problems.ts';
 import { plainForm, type ReplyForm, textForm } from '../../stages/batch.ts';
 import { MAX_PARTS, parseJson, VALUES_A_PART } from '../replies/content.ts';
@@ -73,7 +74,7 @@ function scan(bytes: Uint8Array): void {
     while (open[open.length - 1] === 0) open.pop();
     if (open.length > DEEPEST) throw refused(`values are nested more than ${DEEPEST} levels deep`);
   }
-  if (at !== bytes.length) throw refused(`after its value ${bytes.length - at} bytes are left over`);
+  if (at !== bytes.length) throw refused(`it has ${counted(bytes.length - at, 'byte')} after its value`);
 }
 
 interface Token {

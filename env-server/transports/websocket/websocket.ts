@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
+import { counted } from '../../../shared/counted.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
@@ -200,7 +201,7 @@ class Connection<T, B, M> {
     if (this.#inFlight >= this.#settings.maxFramesInFlight) {
       throw new Problem(
         'too_many_requests',
-        `${this.#inFlight} frames of this socket are in flight, the most there may be`,
+        `this socket has ${counted(this.#inFlight, 'frame')} in flight, the most it may have`,
         { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }

@@ -1,4 +1,5 @@
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
@@ -57,7 +58,7 @@ function Gallery({ environments, shown, rules }: GalleryProps) {
   const [moving, move] = useState(!reduced);
   return html`
     <div class="row apart">
-      <p class="fine">${environments.length} environments on this server.</p>
+      <p class="fine">${counted(environments.length, 'environment')} on this server.</p>
       <button type="button" class="small" onClick=${() => move(!moving)}>${moving ? 'Stop the pictures' : 'Let the pictures move'}</button>
     </div>
     <ul class="tiles">

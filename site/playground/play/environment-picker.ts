@@ -1,4 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useHeld } from '../../components/press-hold.ts';
@@ -129,8 +130,7 @@ export function EnvironmentPicker({ list, current, isOpen }: PickerProps) {
   </details>`;
 }
 
-const countText = (count: number): string =>
-  count === 0 ? 'None found.' : `${count} environment${count > 1 ? 's' : ''}`;
+const countText = (count: number): string => (count === 0 ? 'None found.' : counted(count, 'environment'));
 
 /** Scrolls the list, and never the page, to a link. */
 function reveal(list: HTMLElement, link: Element): void {

@@ -1,4 +1,5 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { CodeField, revealFault, selectRange, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { LINE, ProblemNote, type Violation } from '../../components/problem-note.ts';
@@ -146,7 +147,7 @@ function Accepted({ env_id: envId, kind, revision, durable, report }: Registrati
   const { configurations, episodes, steps } = report;
   return html`<div class="stack report">
     <p><span class="chip good">accepted</span> <code>${envId}</code>, ${kind}, revision ${revision}.</p>
-    <p>The checker played ${count(episodes, 'episode')} of ${count(configurations, 'configuration')}, ${count(steps, 'step')} in all, and found nothing wrong.</p>
+    <p>The checker played ${counted(episodes, 'episode')} of ${counted(configurations, 'configuration')}, ${counted(steps, 'step')} in all, and found nothing wrong.</p>
     <p class="hint">${
       durable
         ? 'It is stored and will be there after a restart.'
@@ -155,8 +156,6 @@ function Accepted({ env_id: envId, kind, revision, durable, report }: Registrati
     <p><a class="button primary" href=${formatAddress({ view: 'play', envId })}>Play it</a></p>
   </div>`;
 }
-
-const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`;
 
 /** A part of a text: start and end positions. */
 interface TextRange {

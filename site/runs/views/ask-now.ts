@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import {
   type AskReply,
   type CheckpointAnswer,
@@ -10,7 +11,6 @@ import { CodeField } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';
 import { useSource } from '../data/hooks.ts';
-import { counted } from '../format.ts';
 import { choose, Select } from './parts.ts';
 import { TokenForm } from './token-form.ts';
 import { probability, withLineEnds } from './token-text.ts';

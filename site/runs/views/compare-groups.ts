@@ -1,9 +1,9 @@
+import { counted } from '../../../shared/counted.ts';
 import { flattened, type SettingValue } from '../../compute/settings-text.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import type { Curve } from '../charts/chart-props.ts';
 import { AXES, type Axis, positionsOn } from '../charts/chart-view.ts';
 import type { Points } from '../data/run-store.ts';
-import { counted } from '../format.ts';
 import { settingText } from './runs-columns.ts';
 
 /** Settings in which runs of one kind may differ. */

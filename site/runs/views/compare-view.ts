@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { Menu } from '../../components/menu.ts';
 import { withUnit } from '../../components/with-unit.ts';
@@ -10,7 +11,7 @@ import { Chart } from '../charts/chart.ts';
 import { ChartTools } from '../charts/chart-tools.ts';
 import { chartViewOf, knownAxes } from '../charts/chart-view.ts';
 import { useData, useSource } from '../data/hooks.ts';
-import { counted, percent, short } from '../format.ts';
+import { percent, short } from '../format.ts';
 import {
   AXIS_METRICS,
   type Compared,

@@ -1,4 +1,5 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import type { Json } from '../../../shared/json.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
@@ -12,7 +13,7 @@ import { type PathCell, playerOf } from '../../compute/episode-path.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
-import { counted, levelOf, short, signed } from '../format.ts';
+import { levelOf, short, signed } from '../format.ts';
 import { useBranch } from './branch.ts';
 import { useKeys } from './keys.ts';
 import { Meter } from './meter.ts';

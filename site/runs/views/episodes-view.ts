@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../../shared/run-folder/run-files.ts';
 import { endText, successMark } from '../../components/ends.ts';
@@ -9,7 +10,7 @@ import type { SearchHit, TrajectoryFile } from '../../server/reader/trajectories
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import type { Query } from '../data/query.ts';
-import { counted, levelOf, percent, short, signed } from '../format.ts';
+import { levelOf, percent, short, signed } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
@@ -7,7 +8,7 @@ import type { Curve } from '../charts/chart-props.ts';
 import { Plane } from '../charts/plane.ts';
 import { type Loaded, useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
-import { counted, percent, short } from '../format.ts';
+import { percent, short } from '../format.ts';
 import { choose, Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 

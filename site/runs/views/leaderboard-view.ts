@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { withUnit } from '../../components/with-unit.ts';
 import { presetText } from '../../compute/preset-text.ts';
@@ -51,7 +52,7 @@ function Group({ rows, signed }: { readonly rows: readonly LeaderboardRow[]; rea
     ${listed.length === 0 && html`<p class="panel">No verified results yet.</p>`}
     <${Tables} rows=${listed} columns=${SIGNED_COLUMNS} />
     <${RefusedResults} runs=${signed.runs} />
-    ${unsigned.length > 0 && html`<details class="stack"><summary>${unsigned.length} ${unsigned.length === 1 ? 'result' : 'results'} without a signature</summary><${Tables} rows=${unsigned} columns=${OWN_COLUMNS} /></details>`}`;
+    ${unsigned.length > 0 && html`<details class="stack"><summary>${counted(unsigned.length, 'result')} without a signature</summary><${Tables} rows=${unsigned} columns=${OWN_COLUMNS} /></details>`}`;
 }
 
 /** A row with everything that a signature covers. */

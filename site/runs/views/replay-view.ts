@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
@@ -6,7 +7,7 @@ import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
-import { counted, short } from '../format.ts';
+import { short } from '../format.ts';
 import { choose, Select, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 

@@ -1,3 +1,4 @@
+import { counted } from '../../../shared/counted.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
@@ -5,7 +6,7 @@ import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
-import { counted, levelOf, short } from '../format.ts';
+import { levelOf, short } from '../format.ts';
 import { choose, Status } from './parts.ts';
 
 const MAX_ROWS = 10;

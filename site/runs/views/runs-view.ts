@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { counted } from '../../../shared/counted.ts';
 import { type Annotations, MAX_NOTE_LENGTH, NO_ANNOTATIONS } from '../../../shared/run-folder/annotations.ts';
 import { Command } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
@@ -10,7 +11,7 @@ import type { RunsReply, RunsSummary } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
-import { counted, percent } from '../format.ts';
+import { percent } from '../format.ts';
 import { useKeys } from './keys.ts';
 import { choose, OUTCOME_LOOKS, openCompare, PageTitle, Select, Status } from './parts.ts';
 import {

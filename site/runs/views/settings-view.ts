@@ -1,6 +1,6 @@
+import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { allSettings, type SettingValue } from '../../compute/settings-text.ts';
-import { counted } from '../format.ts';
 import { choose } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 

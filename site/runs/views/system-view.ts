@@ -1,8 +1,9 @@
+import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { Chart } from '../charts/chart.ts';
 import type { Curve } from '../charts/chart-props.ts';
 import { useMetrics } from '../data/hooks.ts';
-import { counted, duration, percent, short } from '../format.ts';
+import { duration, percent, short } from '../format.ts';
 import { Panel, Status } from './parts.ts';
 import type { RunViewProps } from './run-view-props.ts';
 

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
+import { counted } from '../../../shared/counted.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { Board } from '../../boards/board.ts';
 import { Command } from '../../components/copy-button.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
-import { counted } from '../format.ts';
 import { AskNow } from './ask-now.ts';
 import { BranchControls, type BranchState } from './branch.ts';
 import { Select } from './parts.ts';

@@ -473,12 +473,12 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   t.equal(opened.filter(({ model_id }) => model_id).length, 4);
   t.match(
     opened.find(({ error }) => error),
-    { error: /4 models of this key are open, the limit/, category: 'user' },
+    { error: /this key has 4 models open, the limit/, category: 'user' },
     'the last one is left to other keys',
   );
   const [others, third] = ['others', 'third'].map(key => server.createSession(key));
   t.match(await modelOf(others), { model_id: `${others.id}:train:0` });
-  t.match(await modelOf(third), { error: /5 models are open, the limit \(--max-models\)/ });
+  t.match(await modelOf(third), { error: /the limit of 5 models is reached \(--max-models\)/ });
   await Promise.all([others, third].map(session => server.endSession(session)));
   await client.result(
     await client.post('unload_model', { model_id: opened.find(one => one.model_id).model_id }),
@@ -504,7 +504,7 @@ t.test('a session that is silent for a minute loses its models where another nee
   for (const n of [0, 1, 2, 3]) await modelOf(silent, n);
   await modelOf(busy);
   silent.seenAt = performance.now();
-  await t.rejects(client.model(base), { message: /5 models are open, the limit/ });
+  await t.rejects(client.model(base), { message: /the limit of 5 models is reached/ });
   silent.seenAt = performance.now() - 60_001;
   t.ok(await client.model(base));
   t.throws(() => server.model(`${silent.id}:train:0`, 'silent'), {
@@ -525,7 +525,7 @@ t.test('models of one key that wait for room together do not take the share of o
   t.equal(opened.filter(one => 'model_id' in one).length, 1);
   t.match(
     opened.find(one => 'error' in one),
-    { error: /4 models of this key are open, the limit/ },
+    { error: /this key has 4 models open, the limit/ },
   );
   await Promise.all([silent, busy, mine, other].map(session => server.endSession(session)));
 });

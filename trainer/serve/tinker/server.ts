@@ -1,5 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import { counted } from '../../../shared/counted.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
@@ -293,7 +294,7 @@ export class TinkerServer {
       // Counted again after each wait: others of this key may have opened meanwhile.
       if (this.#modelCount(session.owner) >= share)
         throw badRequest(
-          `${share} models of this key are open, the limit: unload one, or end its session`,
+          `this key has ${counted(share, 'model')} open, the limit: unload one, or end its session`,
           'model_id',
         );
       if (this.#modelCount() < maxModels) break;
@@ -339,7 +340,7 @@ export class TinkerServer {
       session => session !== own && session.models.size > 0 && performance.now() - session.seenAt > SILENT_MS,
     );
     if (!silent) {
-      const full = `${this.#modelCount()} models are open, the limit (--max-models)`;
+      const full = `the limit of ${counted(this.#options.maxModels, 'model')} is reached (--max-models)`;
       throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
     await Promise.all([...silent.models.keys()].map(id => this.unloadModel(silent, id)));

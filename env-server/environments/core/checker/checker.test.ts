@@ -270,7 +270,7 @@ t.test('the clock and Math.random are themselves again afterwards', async t => {
 t.test('the report is readable', async t => {
   const report = await checkEnvironment(withSpec({ id: 'Lake' }), FEW);
   const text = formatReport(report);
-  t.match(text, /^Lake: FAILED \(1 configurations, 3 episodes, \d+ steps\)/);
+  t.match(text, /^Lake: FAILED \(1 configuration, 3 episodes, \d+ steps\)/);
   t.match(text, /FAIL spec: .*\n {9}the id "Lake" does not read/);
   t.match(text, /ok {3}snapshot/);
 });

@@ -1,3 +1,5 @@
+import { counted } from '../../../../shared/counted.ts';
+
 /** Rules of the checker, in report order. */
 export const RULES = {
   spec: 'the specification is complete and its defaults, presets and example action are valid',
@@ -73,7 +75,7 @@ export class Findings {
 /** The report for people: one line a rule, with its findings below. */
 export function formatReport(report: CheckReport): string {
   const lines = [
-    `${report.env_id}: ${report.passed ? 'passed' : 'FAILED'} (${report.configurations} configurations, ${report.episodes} episodes, ${report.steps} steps)`,
+    `${report.env_id}: ${report.passed ? 'passed' : 'FAILED'} (${counted(report.configurations, 'configuration')}, ${counted(report.episodes, 'episode')}, ${counted(report.steps, 'step')})`,
   ];
   for (const [rule, title] of Object.entries(RULES)) {
     const findings = report.findings.filter(finding => finding.rule === rule);

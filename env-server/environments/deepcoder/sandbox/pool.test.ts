@@ -93,7 +93,7 @@ t.test('the queue of each owner is bounded in length', async t => {
     code: 'too_many_requests',
     status: 429,
     retryAfterSeconds: Number,
-    message: /^3 programs of this token wait already/,
+    message: /^this token has 3 programs waiting already/,
   });
   t.equal(await ask('b'), 2, 'which others do not feel');
 });

@@ -1,3 +1,4 @@
+import { counted } from '../../../../shared/counted.ts';
 import { type SlotGroup, Slots } from '../../../../shared/scheduling/slots.ts';
 import { Problem } from '../../../problems.ts';
 import { findIsolation, type Isolation, sandboxCommand } from './isolation.ts';
@@ -54,7 +55,7 @@ export class FairQueue {
     const { queueLength, queueSeconds } = this.#limits;
     const retryAfterSeconds = RETRY_AFTER_SECONDS;
     if (group.waiting >= queueLength) {
-      const detail = `${queueLength} programs of this token wait already, the most that may`;
+      const detail = `this token has ${counted(queueLength, 'program')} waiting already, the most it may have`;
       throw new Problem('too_many_requests', detail, { retryAfterSeconds });
     }
     if (await group.take(queueSeconds * MS_PER_S)) return this.#free.pop()!;
