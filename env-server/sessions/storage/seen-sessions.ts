@@ -30,7 +30,9 @@ export class SeenSessions {
    */
   async look(ids: readonly string[]): Promise<readonly Session[]> {
     const seen = await Promise.all(ids.map(id => this.#lookAt(id)));
-    return seen.filter(session => session !== undefined);
+    // A copy that left memory meanwhile does not show whether the session has ended.
+    const now = await Promise.all(seen.map((session, i) => (session?.closed ? this.#peek(ids[i]) : session)));
+    return now.filter(session => session !== undefined);
   }
 
   async #lookAt(id: string): Promise<Session | undefined> {

@@ -4,6 +4,7 @@ import { until } from '../../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
 import { lacksValkey, type TestValkey, testValkey } from '../../store/valkey.test-data.ts';
+import type { SharedSessions } from './shared-sessions.ts';
 
 /** Two servers on one store, in one process. */
 
@@ -36,6 +37,23 @@ t.test('a session that one server opened is played at both, alternating', { skip
   t.equal((await b.ask('DELETE', `/v1/sessions/${id}`)).status, 204);
   t.match(await step(a, id), { status: 410, body: { code: 'session_closed' } });
   t.equal((await a.ask('GET', '/v1/sessions')).body.sessions.length, 0);
+});
+
+t.test('a list has a session that moves while it is made', { skip: lacksValkey }, async t => {
+  const [a, b] = await servers(t);
+  const id = await open(a);
+  const { store } = a.sessions.recorder as SharedSessions;
+  const isWriter = store.isWriter.bind(store);
+  store.isWriter = async (...given) => {
+    store.isWriter = isWriter;
+    const found = await isWriter(...given);
+    // The copy of the list leaves memory, and another takes its place.
+    t.equal((await step(b, id)).status, 200);
+    t.equal((await step(a, id)).status, 200);
+    return found;
+  };
+  t.match((await a.ask('GET', '/v1/sessions')).body.sessions, [{ session_id: id, step: 2 }]);
+  t.equal(store.isWriter, isWriter, 'the list asked');
 });
 
 t.test(
