@@ -10,7 +10,7 @@ import { demonstrate, demonstratorOf } from '../data/demonstrations.ts';
 import type { ExampleMessage } from '../prompts/conversation.ts';
 import type { PastTurn, Prompt } from '../prompts/prompt.ts';
 import type { ContextSettings } from '../rollout/context.ts';
-import { type Episode, episodeReturn } from '../rollout/episode.ts';
+import { type Episode, episodeReturn, type Turn } from '../rollout/episode.ts';
 import { nextView } from '../rollout/play.ts';
 import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
@@ -22,7 +22,7 @@ import { hasWeights, openPlayer } from './evaluate/players.ts';
 import { stopRequests } from './processes/stop-signal.ts';
 
 interface SaidTurn extends PastTurn {
-  readonly exploratory: boolean | undefined;
+  readonly exploratory: Turn['exploratory'];
 }
 
 /**

@@ -38,8 +38,8 @@ export interface Turn {
   readonly sample?: number;
   /** Why sampling ended; `length` means that the response was cut. Absent where nothing was sampled. */
   readonly finishReason?: 'stop' | 'length' | 'context';
-  /** Nothing to imitate: a random, exploratory turn, or one with an answer that the grammar of its state does not allow. */
-  readonly exploratory?: true;
+  /** Nothing to imitate: a random turn (true), or an answer that the grammar of its state does not allow. */
+  readonly exploratory?: true | 'not_allowed';
 }
 
 /**

@@ -248,7 +248,7 @@ export class Play {
       tokens: placed?.tokens ?? [0, 0],
       sample: placed?.sample ?? 0,
       finishReason: reply.finishReason,
-      ...(reply.exploratory || (written && !held) ? { exploratory: true } : {}),
+      ...(reply.exploratory ? { exploratory: true } : written && !held ? { exploratory: 'not_allowed' } : {}),
     });
     this.#past.push({ view, response: parsed.cleaned });
     this.#surprisals.push(meanSurprisal(reply.logProbs, SURPRISAL_TOKENS));

@@ -188,7 +188,7 @@ function validation(value: number): Choice<number> {
 
 /**
  * Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. None where states list their
- * valid actions: a policy that knows nothing draws from those evenly, and one that imitates learns which are valid often instead.
+ * valid actions: every answer is then well-formed, and the first iterations teach what random play would, in less time.
  */
 function warmStart(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'warmStart'> {
   if (survey.player === 'example' || survey.player === 'valid') return {};

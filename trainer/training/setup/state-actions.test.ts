@@ -11,6 +11,7 @@ import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
+import { silentProgress } from '../../tracking/progress.ts';
 import { type Row, tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
 import { openPolicy } from './open-policy.ts';
 import { openRunContext, sampledAgent } from './run-context.ts';
@@ -168,7 +169,7 @@ for (const init of [null, QWEN]) {
       for (const episode of await taught('heuristic')) {
         t.same(
           episode.turns.map(({ actions, exploratory = false }) => [actions, exploratory]),
-          [[['up'], false], ...Array.from({ length: 3 }, () => [[], true])],
+          [[['up'], false], ...Array.from({ length: 3 }, () => [[], 'not_allowed'])],
           'one action a turn, and nothing is learned from an action that the state does not list',
         );
         const [{ lossMask }] = demonstrationsOf(episode, 'responses');
@@ -182,6 +183,15 @@ for (const init of [null, QWEN]) {
         if (learn === 'responses') t.ok(Math.max(...losses) < Math.log(4), `at most four choices: ${losses}`);
         else t.ok(Math.min(...losses) > Math.log(4), `prompts have no mask: ${losses}`);
       }
+      const warnings: string[] = [];
+      await trainTiny(settingsOf('heuristic'), {
+        ...silentProgress,
+        warn: (text: string) => warnings.push(text),
+      });
+      t.match(
+        warnings.join(),
+        /36 of 48 turns of the demonstrations took an action that their state does not/,
+      );
       await t.rejects(trainTiny(settingsOf('oracle')), /no answer of the demonstrations .* no valid action/);
     },
   );

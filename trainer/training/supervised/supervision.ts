@@ -276,6 +276,13 @@ async function played(
       'no answer of the demonstrations of warm_start can be learned: each turn was random or, under rollout.constrained, no valid action of its state',
     );
   }
+  const turns = kept.flatMap(episode => episode.turns);
+  const unlisted = turns.filter(({ exploratory }) => exploratory === 'not_allowed').length;
+  if (unlisted > 0) {
+    progress.warn(
+      `${unlisted} of ${turns.length} turns of the demonstrations took an action that their state does not list as valid, and are not learned`,
+    );
+  }
   if (tooLong > 0) {
     progress.warn(`${tooLong} demonstrations are longer than policy.context ${limit} and left out`);
   }
