@@ -44,6 +44,26 @@ export interface TokenLengths {
   readonly response: number;
 }
 
+/** Tokens of a turn in bytes above which a vocabulary is learned, and the share of them below which it is used. */
+const LEARNED_TURN_TOKENS = 256;
+const LEARNED_SHARE = 3 / 4;
+
+/** A tokenizer of the texts of random play. */
+interface LearnedVocabulary {
+  /** The place of its files. */
+  readonly folder: string;
+  /** Longest prompt of a turn in bytes. */
+  readonly bytes: number;
+}
+
+/** True where prompts are so long in bytes that a vocabulary is worth learning. */
+export const isLongInBytes = (survey: Survey, bytes: TokenLengths): boolean =>
+  !hasVocabulary(survey) && bytes.turn > LEARNED_TURN_TOKENS;
+
+/** True where a learned vocabulary shortens prompts enough to make up for tokens that are rarer than bytes. */
+export const isShorter = (learned: TokenLengths, bytes: TokenLengths): boolean =>
+  learned.turn <= LEARNED_SHARE * bytes.turn;
+
 /** A setting that `init` chose, with the reason. */
 interface Choice<T> {
   readonly value: T;
@@ -62,7 +82,7 @@ export interface Choices {
   /** Present where responses are not constrained. */
   readonly targetKl?: Choice<number>;
   /** Absent where the tokenizer is made from the environment's vocabulary. */
-  readonly tokenizer?: Choice<'bytes'>;
+  readonly tokenizer?: Choice<string>;
   /** Episodes of random play to imitate; absent where there is no random player, and where they cost more than they teach. */
   readonly warmStart?: Choice<number>;
   readonly layers: Choice<number>;
@@ -110,7 +130,7 @@ const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !==
  * @param tokens absent until measured: a context and responses with room for anything
  * @throws Error for observations that are too long for a small policy and that prompts cannot cut
  */
-export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
+export function chooseSettings(survey: Survey, tokens?: TokenLengths, learned?: LearnedVocabulary): Choices {
   const { document, stepLimit } = survey;
   const bytes = !hasVocabulary(survey);
   const groups = groupsOf(survey, tokens);
@@ -125,10 +145,15 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths): Choices {
     ...(tokens ? lengths(survey, tokens) : UNMEASURED),
     ...(bytes
       ? {
-          tokenizer: {
-            value: 'bytes',
-            reason: 'the environment names no vocabulary, so the policy reads and writes bytes',
-          },
+          tokenizer: learned
+            ? {
+                value: learned.folder,
+                reason: `pairs of bytes that random play showed often: ${tokens?.turn} tokens a turn instead of ${learned.bytes}`,
+              }
+            : {
+                value: 'bytes',
+                reason: 'the environment names no vocabulary, so the policy reads and writes bytes',
+              },
         }
       : {}),
     ...constraint(survey, tokens),

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
@@ -7,7 +7,12 @@ import { text } from '../../../env-server/environments/core/spaces.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
+import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
+import { silentProgress } from '../../tracking/progress.ts';
+import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
+import { resumeTiny, trainingRows, trainTiny } from '../../training/runs.test-data.ts';
+import { evaluate } from '../evaluate/evaluate.ts';
 import { chooseSettings, mostOf, warningsOf } from './choices.ts';
 import { init } from './init.ts';
 import { type Survey, surveyEnvironment } from './survey.ts';
@@ -162,6 +167,59 @@ t.test('a survey keeps some of many long observations, and the longest', async t
   const lengths = observations.map(text => text.length);
   t.ok(lengths.length > 50 && lengths.length < 100, `${lengths.length} observations of 1,300`);
   t.ok(Math.max(...lengths) > 90_000);
+});
+
+t.test('of long texts a vocabulary is learned, with which runs train, resume and evaluate', async t => {
+  const wordy = (id: string, lines: number): AnyEnvironment => ({
+    ...environment(id, { words: false, maxEpisodeSteps: 2, wins: 2 }),
+    observe: ({ steps }: JsonObject) =>
+      Array.from({ length: lines }, (_, i) => `say yes at door ${i}, 漢字 👍 step ${steps}`).join('\n'),
+  });
+  const url = await served(t, wordy('Long-v0', 10), wordy('Brief-v0', 2));
+  const brief = await initialized(t, url, 'Brief-v0');
+  t.equal(loadRunSettings(brief.out).policy.tokenizer, 'bytes', 'below the threshold nothing changes');
+  t.same(readdirSync(join(brief.out, '..')), ['made.yaml']);
+
+  const { out, text } = await initialized(t, url, 'Long-v0');
+  const folder = join(out, '..', 'made-tokenizer');
+  const [, learned, bytes] = / tokenizer: \/\S+ # pairs of bytes .*: (\d+) tokens a turn instead of (\d+)\n/
+    .exec(text)!
+    .map(Number);
+  t.ok(bytes > 300 && learned < bytes / 2, `${learned} of ${bytes}`);
+  const small = [
+    'warm_start=null',
+    'rollout.env_groups=4',
+    'algorithm.mini_batch_size=4',
+    'training.steps=2',
+  ];
+  const settings = loadRunSettings(out, [
+    ...small,
+    'policy.hidden_size=32',
+    'validation.episodes=4',
+    'training.checkpoint_every=1',
+    `run.folder=${join(out, '..', 'runs')}`,
+  ]);
+  t.equal(settings.policy.tokenizer, folder, 'a path that holds wherever the run is started');
+  const shown = `say yes at door 5, 漢字 👍 step ${'\0'}`;
+  const tokenizer = await loadTokenizer(folder);
+  t.equal(tokenizer.decode(tokenizer.encode(shown)), shown);
+  const stop = new AbortController();
+  const half = { ...silentProgress, update: () => stop.abort(new DOMException('stop', 'AbortError')) };
+  const run = await trainTiny(settings, half, stop.signal);
+  rmSync(folder, { recursive: true });
+  await resumeTiny(run, settings);
+  t.equal(trainingRows(run).length, 2, 'resumed with the tokenizer of the checkpoint');
+  t.same((await loadTokenizer(latestCheckpoint(run)!.policy)).files, tokenizer.files);
+  t.capture(console, 'log');
+  const output = join(out, '..', 'out');
+  t.equal(await evaluate(run.path, [], { policy: ['checkpoint'], output, quiet: true }), 0);
+});
+
+t.test('the folder of a learned vocabulary is kept without --force', async t => {
+  const url = await served(t, environment('Yes-v0'));
+  const out = join(t.testdir({ 'mine-tokenizer': {} }), 'mine.yaml');
+  await t.rejects(init('Yes-v0', [], { servers: url, out }), /mine-tokenizer is there already: .* --force/);
+  t.notOk(existsSync(out));
 });
 
 /** A survey of two-step episodes. */

@@ -1,6 +1,6 @@
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, extname, join } from 'node:path';
+import { basename, dirname, extname, join, resolve } from 'node:path';
 import { stringify } from 'yaml';
 import { closing } from '../../../shared/closing.ts';
 import { overrideConfig } from '../../../shared/config.ts';
@@ -9,6 +9,9 @@ import { TRAINER } from '../../../shared/program.ts';
 import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
+import { buildByteTokenizer, saveTokenizer } from '../../models/tokenizer/builder.ts';
+import { learnMerges } from '../../models/tokenizer/merges.ts';
+import { compactByteWords } from '../../prompts/compact.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { openProgress, shownDuration, shownReturn, silentProgress } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
@@ -21,6 +24,8 @@ import {
   baselineOf,
   type Choices,
   chooseSettings,
+  isLongInBytes,
+  isShorter,
   mostOf,
   type TokenLengths,
   warningsOf,
@@ -78,7 +83,7 @@ function configText(subject: ConfigSubject, choices: Choices): string {
       : [`    random_success: ${subject.baseline.success.toFixed(3)} # shown in the report`]),
     '',
     'policy:',
-    ...(tokenizer ? [`  tokenizer: ${tokenizer.value} # ${tokenizer.reason}`] : []),
+    ...(tokenizer ? [`  tokenizer: ${inline(tokenizer.value)} # ${tokenizer.reason}`] : []),
     `  layers: ${layers.value} # ${layers.reason}`,
     `  context: ${context.value} # ${context.reason}`,
     '',
@@ -173,7 +178,9 @@ export async function init(
 ): Promise<number> {
   const tag = tagOf(envId);
   const file = options.out ?? `${envId.replace(/^.*\//, '')}.yaml`;
+  const tokenizerFolder = join(dirname(resolve(file)), `${basename(file, extname(file))}-tokenizer`);
   refuseExisting(file, options);
+  refuseExisting(tokenizerFolder, options);
   checkReplaceable(file);
   const config = overrideConfig({}, settings) as JsonObject;
   const progress = openProgress(process.stderr, 'info');
@@ -186,11 +193,22 @@ export async function init(
     const survey = await surveyed(envId, config, options.servers);
     const baseline = baselineOf(survey);
     const unmeasured = { survey, baseline, server: options.servers, config, tag, file };
-    const lengths = await measured(unmeasured, folder, signal);
+    const bytes = await measured(unmeasured, folder, signal);
+    const fewer = isLongInBytes(survey, bytes)
+      ? await learned(unmeasured, bytes.words, folder, signal)
+      : bytes;
+    const isLearned = isShorter(fewer, bytes);
+    const lengths = isLearned ? fewer : bytes;
     const subject = { ...unmeasured, lengths };
-    const choices = chooseSettings(survey, lengths);
+    const choices = chooseSettings(
+      survey,
+      lengths,
+      isLearned ? { folder: tokenizerFolder, bytes: bytes.turn } : undefined,
+    );
     progress.note('trying out part of an iteration');
-    const seconds = await tried(configText(subject, choices), choices, folder, signal);
+    const overrides = isLearned ? [learnedSetting(folder)] : [];
+    const seconds = await tried(configText(subject, choices), choices, folder, signal, overrides);
+    if (isLearned) cpSync(learnedIn(folder), tokenizerFolder, { recursive: true });
     writeFileSync(file, configText(subject, choices), { flag: options.force ? 'w' : 'wx' });
     for (const line of summaryLines(subject, choices, seconds)) console.log(line);
     return 0;
@@ -240,10 +258,15 @@ function settingsOf(text: string, folder: string, overrides: readonly string[] =
   return loadRunSettings(file, [`run.folder=${folder}`, ...overrides]);
 }
 
-/** Lengths of the observed texts, in tokens of the policy. */
-async function measured(subject: ConfigSubject, folder: string, signal: AbortSignal): Promise<TokenLengths> {
+/** Lengths of the observed texts, in tokens of the policy, and the words that are one token in its prompts. */
+async function measured(
+  subject: ConfigSubject,
+  folder: string,
+  signal: AbortSignal,
+  overrides: readonly string[] = [],
+): Promise<TokenLengths & { readonly words: readonly string[] }> {
   const { survey, tag } = subject;
-  const settings = settingsOf(configText(subject, chooseSettings(survey)), folder);
+  const settings = settingsOf(configText(subject, chooseSettings(survey)), folder, overrides);
   await using context = closing(await openRunContext(settings, undefined, () => {}, signal));
   const { collector, tokenizer } = context;
   const prompt = collector.prompt(tag);
@@ -251,8 +274,25 @@ async function measured(subject: ConfigSubject, folder: string, signal: AbortSig
     state => prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
   );
   const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
-  return { turn: mostOf(turns), response: mostOf(responses) };
+  return { turn: mostOf(turns), response: mostOf(responses), words: compactByteWords([prompt.task]) };
 }
+
+/** Writes a tokenizer of the observed texts and returns their lengths in its tokens. */
+async function learned(
+  subject: ConfigSubject,
+  words: readonly string[],
+  folder: string,
+  signal: AbortSignal,
+): Promise<TokenLengths> {
+  const { observations, actions } = subject.survey;
+  const merges = learnMerges([...observations, ...actions], words);
+  await saveTokenizer(buildByteTokenizer(words, merges), learnedIn(folder));
+  return measured(subject, folder, signal, [learnedSetting(folder)]);
+}
+
+const learnedIn = (folder: string): string => join(folder, 'tokenizer');
+
+const learnedSetting = (folder: string): string => `policy.tokenizer=${JSON.stringify(learnedIn(folder))}`;
 
 /** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */
 async function tried(
@@ -260,6 +300,7 @@ async function tried(
   { groups, warmStart }: Choices,
   folder: string,
   signal: AbortSignal,
+  overrides: readonly string[],
 ): Promise<number> {
   const episodes = TRIAL_SHARE * groups.value;
   const settings = settingsOf(text, folder, [
@@ -276,6 +317,7 @@ async function tried(
     'tracking.trajectories_every=0',
     'diagnostics.collapse.every=0',
     'validation.episodes=1',
+    ...overrides,
   ]);
   const run = createRunFolder(settings, basename(folder, extname(folder)));
   await trainRun(run, settings, silentProgress, signal);

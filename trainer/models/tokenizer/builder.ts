@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BYTE_CHARACTERS, isWordAmongBytes } from './byte-tokenizer.ts';
 import { GENERATION_CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
+import { MERGED_PIECE, type Merge } from './merges.ts';
 import type { Tokenizer } from './tokenizer.ts';
 import { isWordLevel, longestFirst } from './word-tokenizer.ts';
 
@@ -48,29 +49,34 @@ export function buildWordTokenizer(words: Iterable<string>): Tokenizer {
  * Makes a tokenizer that writes every text: a token for each of the 256 bytes of UTF-8 (id = byte), the special tokens, and the
  * given words as one token each, in the Hugging Face layout.
  * @param words tags of the prompt, names of actions; those that {@link isWordAmongBytes} refuses are spelled in bytes
+ * @param merges further tokens, each of two others: byte-level BPE
  * @throws Error when a word is empty or the name of a special token
  *
  * @example
  * const tokenizer = buildByteTokenizer(['<answer>', '</answer>', 'Higher']);
  * tokenizer.encode('Higher!'); // [260, 33]
  */
-export function buildByteTokenizer(words: Iterable<string>): Tokenizer {
+export function buildByteTokenizer(words: Iterable<string>, merges: readonly Merge[] = []): Tokenizer {
   const longer = [...distinctWords(words)].filter(isWordAmongBytes);
   const special = [PAD_TOKEN, EOS_TOKEN];
   const vocabulary: Record<string, number> = {};
-  for (const content of [...BYTE_CHARACTERS, ...special])
-    vocabulary[content] = Object.keys(vocabulary).length;
+  const tokens = new Set([...BYTE_CHARACTERS, ...special, ...merges.map(merge => merge.join(''))]);
+  for (const [id, content] of [...tokens].entries()) vocabulary[content] = id;
+  let next = tokens.size;
   const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
+  const pieces = { type: 'Split', pattern: { Regex: MERGED_PIECE }, behavior: 'Isolated', invert: false };
   const model = {
     version: '1.0',
     truncation: null,
     padding: null,
     added_tokens: [
       ...special.map((content, i) => addedToken(content, BYTE_CHARACTERS.length + i, true)),
-      ...longer.map((content, i) => addedToken(content, BYTE_CHARACTERS.length + special.length + i, false)),
+      ...longer.map(content =>
+        addedToken(content, tokens.has(content) ? vocabulary[content] : next++, false),
+      ),
     ],
     normalizer: null,
-    pre_tokenizer: bytes,
+    pre_tokenizer: merges.length === 0 ? bytes : { type: 'Sequence', pretokenizers: [pieces, bytes] },
     post_processor: null,
     decoder: bytes,
     model: {
@@ -83,7 +89,7 @@ export function buildByteTokenizer(words: Iterable<string>): Tokenizer {
       byte_fallback: false,
       ignore_merges: false,
       vocab: vocabulary,
-      merges: [],
+      merges: merges.map(merge => merge.join(' ')),
     },
   };
   return builtTokenizer(model, vocabulary, {});
