@@ -499,6 +499,21 @@ t.test('models beyond the limit are refused until one is unloaded, and bad ones 
   }
 });
 
+t.test('sessions of made-up keys give way, the longest silent first, those with models never', async t => {
+  const { server, client } = await startTinker(t);
+  const model = await client.model(server.name);
+  const [silent, alive] = ['silent', 'alive'].map(key => server.createSession(key));
+  for (let i = 0; i < 5_000; i++) {
+    server.createSession(`made-up-${i}`);
+    if (i % 1_000 === 0) server.session(alive.id, 'alive');
+  }
+  t.ok(silent.ended.signal.aborted);
+  t.throws(() => server.session(silent.id, 'silent'), /there is no session/);
+  t.equal(server.session(alive.id, 'alive'), alive);
+  await model.forwardBackward(lesson());
+  t.ok((await model.step()).metrics);
+});
+
 t.test('a session that is silent for a minute loses its models where another needs room', async t => {
   const [silent, busy] = ['silent', 'busy'].map(key => server.createSession(key));
   for (const n of [0, 1, 2, 3]) await modelOf(silent, n);

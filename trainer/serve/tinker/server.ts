@@ -22,6 +22,8 @@ const ALPHA = 32;
 const MAX_RANK = 256;
 /** Most sessions of a key, its sampling requests at once, and bytes of its training requests that wait or run. */
 const MAX_SESSIONS = 64;
+/** Most sessions of all keys: without a token anybody makes up keys. The longest silent one without a model gives way. */
+const MAX_ALL_SESSIONS = 4096;
 const MAX_KEY_SAMPLES = 1024;
 const MAX_WAITING_BYTES = 256 * 2 ** 20;
 /** Sampling requests of a session at once. */
@@ -135,12 +137,13 @@ export class TinkerServer {
     this.#sweeper = setInterval(() => this.#sweep(), SWEEP_MS).unref();
   }
 
-  /** @param owner hash of its key @throws ApiError 429 where the key has too many */
+  /** @param owner hash of its key @throws ApiError 429 where the key has too many, or all have with their models */
   createSession(owner: string): TinkerSession {
     const own = [...this.#sessions.values()].filter(session => session.owner === owner);
     if (own.length >= MAX_SESSIONS) {
       throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, the limit: finish one`);
     }
+    if (this.#sessions.size >= MAX_ALL_SESSIONS) this.#endSilent();
     const open = (of: string) => (used: number) =>
       `${used} sampling requests of this ${of} are open, the limit`;
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
@@ -326,6 +329,15 @@ export class TinkerServer {
     this.#sessions.delete(session.id);
     session.ended.abort(new Error('the session has ended'));
     await Promise.all([...session.models.keys()].map(id => this.unloadModel(session, id)));
+  }
+
+  /** Ends the session without a model that has been silent for longest. */
+  #endSilent(): void {
+    let silent: TinkerSession | undefined;
+    for (const session of this.#sessions.values())
+      if (session.models.size === 0 && session.seenAt < (silent?.seenAt ?? Infinity)) silent = session;
+    if (!silent) throw new ApiError(429, `${MAX_ALL_SESSIONS} sessions with models are open, the limit`);
+    void this.endSession(silent);
   }
 
   async close(): Promise<void> {
