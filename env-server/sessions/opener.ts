@@ -171,7 +171,7 @@ export class SessionOpener {
           setAside -= sizes[first + i];
           opened.push(this.#open(settings, next[i]));
         }
-        if (!isShared) recorder?.opened(opened.slice(first), opened[0]);
+        if (!isShared) recorder?.opened(opened.slice(first));
       }
       // A shared store opens all of a group or none.
       if (isShared) recorder!.opened(opened);

@@ -160,10 +160,10 @@ export class EmbeddedSessions implements SessionJournal {
     else this.#store.append(session.id, EPOCH, n, RECORD_KINDS[kind], text);
   }
 
-  opened(sessions: readonly Session[], like?: Session): void {
+  /** Sessions of one call share the text of their beginning: their records follow one another in one file. */
+  opened(sessions: readonly Session[]): void {
     if (!this.#active || !this.#store.journal) return;
     let first: { readonly id: string; readonly episode: EpisodeState } | undefined;
-    if (like && like !== sessions[0]) first = { id: like.id, episode: like.episode.capture() };
     const fresh: NewSession[] = [];
     for (const session of sessions) {
       const episode = session.episode.capture();

@@ -21,11 +21,8 @@ export interface SessionJournal extends Recorder<Session> {
    * @param reads it acknowledges nothing
    */
   deliver(reply: () => void, reads?: boolean): void;
-  /**
-   * One operation has opened sessions.
-   * @param like a session opened before them: episodes in its state are not repeated
-   */
-  opened(sessions: readonly Session[], like?: Session): void;
+  /** One operation has opened sessions; of a large group some at a time. */
+  opened(sessions: readonly Session[]): void;
   ended(session: Session, ended: EndedSession): void;
   /**
    * Remembers the reply to a client's request that concerns no session yet.

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { SessionRows } from '../../persistence/session-rows.ts';
+import type { EmbeddedSessions } from './embedded-sessions.ts';
 import { server } from './restart.test-data.ts';
 
 /** Effects of time, repeated requests, and other servers on the same folder on sessions over a restart. */
@@ -212,3 +213,36 @@ t.test(
     t.match(await again.ask('GET', path), { step: 3 });
   },
 );
+
+t.test('a large group resumes after another client or a checkpoint came in the middle of it', async t => {
+  for (const between of ['a session', 'a checkpoint'] as const) {
+    const data = join(t.testdir(), between);
+    const app = await server(t, data, undefined, { maxSessions: 1000, maxSessionsPerClient: 1000 });
+    const recorder = app.sessions.recorder as EmbeddedSessions;
+    const opened = recorder.opened.bind(recorder);
+    let calls = 0;
+    recorder.opened = sessions => {
+      opened(sessions);
+      if (++calls !== 1) return;
+      const [{ owner, variant }] = sessions;
+      if (between === 'a session') app.sessions.create(owner, variant, {});
+      else setImmediate(() => void recorder.checkpoint());
+    };
+    const count = 300;
+    const group = await app.ask('POST', '/v1/sessions', { env_id: 'test/Counter-v0', count });
+    const ids = (group.sessions as { session_id: string }[]).map(each => each.session_id);
+    t.equal(ids.length, count);
+    const copy = `${data}-copy`;
+    t.teardown(() => rmSync(copy, { recursive: true, force: true, maxRetries: 20 }));
+    cpSync(data, copy, { recursive: true });
+    const next = await server(t, copy, undefined, { maxSessions: 1000, maxSessionsPerClient: 1000 });
+    await next.sessions.resumption;
+    t.same(
+      ids.filter(id => !next.sessions.get(id)),
+      [],
+      between,
+    );
+    await next.server.close();
+    await app.server.close();
+  }
+});
