@@ -28,6 +28,12 @@ t.test('the commands serve the run, and ask it with the tokens of the turn', t =
   t.end();
 });
 
+t.test('the commands ask the chosen checkpoint', t => {
+  const [serve] = commands({ prompt: [5], length: 40, step: 12 });
+  t.equal(serve, "ragen serve 'runs/a b'/checkpoints/step-000012");
+  t.end();
+});
+
 t.test('a response that was cut off has no end, a short one some room, a long prompt no command', t => {
   const [, ask] = commands({ prompt: [5], length: 2 });
   t.match(ask, '{"prompt":[5],"max_tokens":16,"n":4}');

@@ -25,6 +25,9 @@ interface AskNowProps extends Pick<CheckpointRequest, 'file' | 'index' | 'turn' 
   readonly id: string;
   /** The text of the turn's prompt. */
   readonly prompt: string;
+  /** It, or what it was changed to. */
+  readonly text: string;
+  readonly onText: (text: string) => void;
 }
 
 interface AskState {
@@ -34,9 +37,8 @@ interface AskState {
 }
 
 /** Samples responses to the prompt of a turn, or to a changed one, from a checkpoint, and shows them. */
-export function AskNow({ id, prompt, ...place }: AskNowProps) {
+export function AskNow({ id, prompt, text, onText, ...place }: AskNowProps) {
   const source = useSource();
-  const [text, setText] = useState(prompt);
   const [{ reply, error, isBusy }, setState] = useState<AskState>({});
   /** Aborted when the turn is left: a checkpoint that loads for it is given up. */
   const leaving = useMemo(() => new AbortController(), []);
@@ -52,10 +54,10 @@ export function AskNow({ id, prompt, ...place }: AskNowProps) {
   };
   const problem = promptProblem(text);
   return html`<${CheckpointChoice} id=${id} step=${place.step} changes=${isBusy} />
-    <${CodeField} label="Prompt to answer" rows=${3} text=${text} onText=${setText} error=${problem}
+    <${CodeField} label="Prompt to answer" rows=${3} text=${text} onText=${onText} error=${problem}
       hint="Parts that you leave unchanged keep their tokens." />
     <div class="row"><button type="button" class="small" disabled=${isBusy || problem !== undefined} onClick=${ask}>Sample four responses</button>
-      ${text !== prompt && html`<button type="button" class="small" onClick=${() => setText(prompt)}>Undo the changes</button>`}
+      ${text !== prompt && html`<button type="button" class="small" onClick=${() => onText(prompt)}>Undo the changes</button>`}
       <span class="fine" role="status">${isBusy ? 'Asking; the first request loads the checkpoint …' : reply ? `from the checkpoint of step ${reply.step}, at temperature 1, unconstrained${reply.encoded ? `; ${counted(reply.encoded.tokens, 'token')} of the prompt ${reply.encoded.tokens === 1 ? 'is' : 'are'} new` : ''}` : ''}</span></div>
     ${reply?.encoded?.readAs !== undefined && html`<p class="fine outcome warn">The tokenizer lacks some of the new text, and reads it as: <code>${reply.encoded.readAs.slice(0, MAX_READ)}</code></p>`}
     ${error !== undefined && html`<p class="fine outcome field-error" role="alert">${(error as Error).message}</p>`}

@@ -1,4 +1,4 @@
-import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { Board } from '../../boards/board.ts';
@@ -107,7 +107,7 @@ export function TurnPanel({
             : html`<pre style=${TALL} tabindex="0" aria-label="Response">${turn.llm_raw_response}</pre>`
         }
         ${!isForeign && html`<p class="fine">Carried out: <strong>${actionsOf(turn)}</strong></p>`}
-        ${known && !isForeign && !exported && html`<${AskHere} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]}>${checkpoints && html`<${AskNow} key=${`${reply.file} ${reply.index} ${at}`} id=${id} file=${reply.file} index=${reply.index} turn=${at} step=${checkpoint} prompt=${textBetween(0, turn.tokens[0])} />`}<//>`}
+        ${known && !isForeign && !exported && html`<${AskHere} key=${`${reply.file} ${reply.index} ${at}`} trainer=${trainer} folder=${folder} prompt=${sample.token_ids.slice(0, turn.tokens[0])} promptText=${textBetween(0, turn.tokens[0])} step=${checkpoint} length=${turn.tokens[1] - turn.tokens[0]} end=${turn.finish_reason === 'length' ? undefined : texts[sample.token_ids[turn.tokens[1] - 1]]} place=${checkpoints ? { id, file: reply.file, index: reply.index, turn: at } : undefined} />`}
       </div>
     </section>
     ${
@@ -127,6 +127,9 @@ export function TurnPanel({
 
 /** A longer prompt is too much for a command line. */
 const MAX_PROMPT = 8192;
+const MAX_TEXT = 30_000;
+/** Digits of a step in the name of its checkpoint. */
+const STEP_DIGITS = 6;
 const LEAST_ANSWER = 16;
 const ANSWERS = 4;
 
@@ -135,25 +138,33 @@ interface AskProps {
   readonly folder: string;
   /** Tokens that the policy had before its response. */
   readonly prompt: readonly number[];
+  /** Their text. */
+  readonly promptText: string;
+  /** Step of the chosen checkpoint; the newest where it is absent. */
+  readonly step?: number;
   /** Tokens of the response. */
   readonly length: number;
   /** Text of the token that ended the response; absent where it was cut off. */
   readonly end?: string;
-  /** A button that asks it from the page, where a dashboard can. */
-  readonly children?: ComponentChildren;
+  /** The turn that the page asks about, where its dashboard can ask. */
+  readonly place?: Pick<Parameters<typeof AskNow>[0], 'id' | 'file' | 'index' | 'turn'>;
 }
 
-/** Commands, besides a button, that give the newest checkpoint of a run the same tokens, and print some of its responses. */
-export function AskHere({ trainer, folder, prompt, length, end, children }: AskProps) {
+/** Commands, besides a button, that give a checkpoint of a run the same tokens or a changed text, and print responses. */
+export function AskHere({ trainer, folder, prompt, promptText, step, length, end, place }: AskProps) {
+  const [text, setText] = useState(promptText);
   if (prompt.length > MAX_PROMPT) return null;
+  const served =
+    step === undefined ? folder : `${folder}/checkpoints/step-${String(step).padStart(STEP_DIGITS, '0')}`;
+  const isShort = text === promptText || (text.length > 0 && text.length <= MAX_TEXT);
   const body = JSON.stringify({
-    prompt,
+    prompt: text === promptText ? prompt : text,
     max_tokens: Math.max(LEAST_ANSWER, length),
     n: ANSWERS,
     stop: end ? [end] : undefined,
   });
   return html`<details><summary>Ask the checkpoint here</summary>
-    <div class="stack tight">${children}<${Command} text=${`${trainer} serve ${folder}`} />
-      <${Command} text=${`curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d ${shellWord(body)}`} /></div>
+    <div class="stack tight">${place && html`<${AskNow} ...${place} step=${step} prompt=${promptText} text=${text} onText=${setText} />`}<${Command} text=${`${trainer} serve ${served}`} />
+      ${isShort && html`<${Command} text=${`curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d ${shellWord(body)}`} />`}</div>
   </details>`;
 }

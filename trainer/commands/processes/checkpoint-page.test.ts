@@ -43,6 +43,9 @@ t.test(
       .getByText(/from the checkpoint of step 1, .*; 1 token of the prompt is new/)
       .waitFor({ timeout: MAX_MS });
     t.equal(await field.inputValue(), `${whole}Up`);
+    const command = (name: string) => page.locator('code', { hasText: name }).textContent();
+    t.match(await command(' serve '), /checkpoints\/step-000001$/, 'the commands follow the choices');
+    t.match(await command('curl -s'), /"prompt":".*Up","max_tokens"/);
     await field.fill('a'.repeat(1_000_000));
     await page.getByText(/the prompt has 1000000 characters, more than/).waitFor();
     t.ok(await sample.isDisabled());
