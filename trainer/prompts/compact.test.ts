@@ -47,6 +47,13 @@ t.test('the border of walls is merged and nothing is lost', async t => {
   t.equal(wording.turn(view(open)), `<10 left><grid>${open}`, 'a border with a gap is drawn whole');
 });
 
+t.test('a state that spells the name of a token of bytes keeps its text', async t => {
+  const own = buildByteTokenizer(compactByteWords([BANDIT]), [['Ġ', 'a']]);
+  const { tokens } = compactPrompt(BANDIT, own);
+  for (const state of ['é', 'Ġ', 'Ġa', 'ÿ'])
+    t.ok(own.decode(tokens!.turn(view(state))).includes(state), state);
+});
+
 t.test('turns that are left are said where the run asks for it', async t => {
   const task = { ...LAKE, turnsLeft: true };
   const own = buildWordTokenizer(compactVocabulary([task]));

@@ -190,7 +190,7 @@ function compactTokens(
 ): PromptTokens {
   const known = new Map<string, number>();
   const append = (ids: number[], piece: string): void => {
-    const id = known.get(piece) ?? tokenizer.idOf(piece);
+    const id = known.get(piece) ?? tokenOf(piece, tokenizer);
     if (id !== undefined) {
       known.set(piece, id);
       ids.push(id);
@@ -238,6 +238,12 @@ function compactTokens(
     stateGrammar: listed => ofState.of(listed),
     stateResponse: action => ofState.response(action),
   };
+}
+
+/** The token of a text; none for a text that merely spells the name of a token of bytes, as `Ġ` spells a space's. */
+function tokenOf(text: string, tokenizer: Tokenizer): number | undefined {
+  const id = tokenizer.idOf(text);
+  return id !== undefined && tokenizer.decode([id]) === text ? id : undefined;
 }
 
 /** Every token that can occur in a free-text action. */
