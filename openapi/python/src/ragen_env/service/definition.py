@@ -13,7 +13,7 @@ from typing import Any
 
 from .episodes import MAX_REPLY_BYTES
 from .forms import Json
-from .worlds import UnusableWorld, WorldSource, begun
+from .worlds import UnusableWorld, World, WorldSource, begun
 
 _SEEDS = range(4)
 _TRIAL_STEPS = 32

@@ -74,9 +74,9 @@ class Episodes:
             return refusal(410, "the episode is over: POST /reset begins another", over=True)
         body = json.dumps(reply, allow_nan=False, separators=(",", ":")).encode()
         if len(body) > MAX_REPLY_BYTES:
-            world = self._playing[call.session_id].name
+            name = self._playing[call.session_id].name
             raise WorldFault(
-                f"{world}.{call.op} gave {len(body):,} bytes of observation and info, {MAX_REPLY_BYTES:,} are the limit: "
+                f"{name}.{call.op} gave {len(body):,} bytes of observation and info, {MAX_REPLY_BYTES:,} are the limit: "
                 "shorten the observation, or show it as text"
             )
         over = bool(reply.get("terminated") or reply.get("truncated"))
