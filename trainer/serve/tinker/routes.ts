@@ -69,7 +69,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   for (const route of Object.keys(replies) as (keyof typeof BODIES)[]) {
     app.post(`/${route}`, async (request, reply) => {
       const owner = ownerOf(request);
-      return counted(
+      return numbered(
         server,
         owner,
         () => placeIn(request.body),
@@ -83,7 +83,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   for (const route of Object.keys(operations) as (keyof typeof BODIES)[]) {
     app.post(`/${route}`, async request => {
       const owner = ownerOf(request);
-      return counted(
+      return numbered(
         server,
         owner,
         () => placeIn(request.body),
@@ -293,7 +293,7 @@ async function forwardBackward(server: TinkerServer, request: FastifyRequest): P
     const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(bytes);
     return { model_id, seq_id, learns: !forwardOnly };
   };
-  return counted(server, owner, place, () => {
+  return numbered(server, owner, place, () => {
     const decoded = decodeForwardBackwardRequest(bytes);
     const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
     const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
@@ -310,7 +310,7 @@ async function forwardBackward(server: TinkerServer, request: FastifyRequest): P
  * Replies to a request. Where it is refused for good, the number that it names is used up, so that no other waits for
  * it; what else the request says may have any form.
  */
-async function counted(
+async function numbered(
   server: TinkerServer,
   owner: string,
   place: () => RefusedPlace,
