@@ -115,9 +115,9 @@ function questionAt({ episode, texts }: EpisodeReply, at: number, prompt: string
     throw new Error(`the prompt has ${start} tokens, more than ${MAX_PROMPT}: ask with ragen serve`);
   const last = finish_reason === 'length' ? undefined : texts[ids[end - 1]];
   const given = ids.slice(0, start);
-  const texts_ = given.map(id => texts[id] ?? '');
+  const spelled = given.map(id => texts[id] ?? '');
   return {
-    ...editedPrompt(given, texts_, prompt ?? texts_.join('')),
+    ...editedPrompt(given, spelled, prompt ?? spelled.join('')),
     max_tokens: Math.min(MAX_RESPONSE, Math.max(LEAST_RESPONSE, end - start)),
     ...(last ? { stop: [last] } : {}),
   };

@@ -1,4 +1,5 @@
 import { totalmem } from 'node:os';
+import { counted } from '../../shared/counted.ts';
 
 const FLOAT_BYTES = 4;
 const GIBIBYTE = 2 ** 30;
@@ -30,7 +31,7 @@ export function refuseWhatCannotFit(
   const parts = {
     weights: FLOAT_BYTES * (trained + frozen),
     'two moments': 2 * FLOAT_BYTES * trained,
-    [`gradients of ${workers} worker${workers === 1 ? '' : 's'}`]: 2 * workers * FLOAT_BYTES * trained,
+    [`gradients of ${counted(workers, 'worker')}`]: 2 * workers * FLOAT_BYTES * trained,
   };
   refuseMore(parts, 'the machine', available, [
     ...(workers > 1 ? ['1 worker with several threads'] : []),

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { counted } from '../../../shared/counted.ts';
 import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
@@ -56,8 +57,7 @@ export class WorkerPool {
 
   /** Readable name of the runtime, with the number of workers. */
   get description(): string {
-    const count = this.#workers.length;
-    return `${this.#workers[0].runtime}, ${count} worker${count === 1 ? '' : 's'}`;
+    return `${this.#workers[0].runtime}, ${counted(this.#workers.length, 'worker')}`;
   }
 
   /** @param watch called with each token soon after it is sampled */
