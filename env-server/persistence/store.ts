@@ -65,9 +65,8 @@ export function openStore(folder?: string, health = new PersistenceHealth()): St
  * @throws ForeignDatabase, DamagedDatabase; Problem `storage_full`, `storage_failed`
  */
 export function checkDatabase(folder: string): void {
-  const database = opened(folder);
+  using database = opened(folder);
   const [damage] = damageOf(database);
-  database.close();
   if (damage !== undefined) throw new DamagedDatabase(join(folder, DATABASE_FILE), new Error(damage));
 }
 

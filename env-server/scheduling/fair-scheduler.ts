@@ -61,6 +61,12 @@ class RoundRobin<F extends Flow> {
     }
   }
 
+  /** The flows in its lists. */
+  *[Symbol.iterator](): Generator<F> {
+    yield* this.#fresh;
+    yield* this.#old;
+  }
+
   #leave(flow: F): void {
     flow.isListed = false;
     this.#onLeave?.(flow);
@@ -145,6 +151,14 @@ export class FairScheduler {
   /** Number of waiting tasks. */
   get queued(): number {
     return this.#queued;
+  }
+
+  /** Clients with a connection that had work at the last call and has begun none of it since. */
+  overdue(): ReadonlySet<string> {
+    const overdue = new Set<string>();
+    for (const { key, lanes } of this.#clients.values())
+      for (const lane of lanes) if (lane.isOverdue()) overdue.add(key);
+    return overdue;
   }
 
   /** True if a client may start another long computation. */
@@ -239,6 +253,7 @@ export class FairScheduler {
     const client = this.#ring.next()!;
     const lane = client.lanes.next()!;
     const task = lane.queue.shift()!;
+    lane.hasBegun = true;
     this.#queued--;
     const begin = this.#begun;
     this.#current = lane;
@@ -274,6 +289,9 @@ class Client implements Flow {
   }
 }
 
+/** Key of a client with a token, by the token's name. */
+export const clientKey = (name: string): string => `client ${name}`;
+
 let lanes = 0;
 
 /** The tasks of one connection, in order. */
@@ -285,6 +303,8 @@ export class Lane implements Flow {
   readonly queue = new Queue<Task>();
   deficit = 0;
   isListed = false;
+  /** False if none of its waiting tasks has begun since {@link isOverdue} was called, when some waited. */
+  hasBegun = true;
   readonly #scheduler: FairScheduler;
 
   constructor(scheduler: FairScheduler, client: string) {
@@ -294,6 +314,13 @@ export class Lane implements Flow {
 
   get isEmpty(): boolean {
     return this.queue.length === 0;
+  }
+
+  /** True if tasks have waited since the last call. */
+  isOverdue(): boolean {
+    const isOverdue = !this.isEmpty && !this.hasBegun;
+    this.hasBegun = this.isEmpty;
+    return isOverdue;
   }
 
   /** True if a task would run at once. */

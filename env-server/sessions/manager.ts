@@ -1,4 +1,5 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import { clientKey, scheduler } from '../scheduling/fair-scheduler.ts';
 import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
@@ -91,19 +92,34 @@ export class SessionManager implements SessionHost {
   /** Starts looking for expired sessions every second. */
   start(): void {
     let last = this.now();
+    let held: object | undefined;
     const look = () => {
       const now = this.now();
-      if (this.clock.isElapsed) this.#giveBack(now - last - SLOT_MS, now);
+      const passed = now - last;
+      const overdue = scheduler.overdue();
+      const oldest = this.recorder?.oldestReply;
+      if (oldest !== undefined && oldest === held) this.#giveBack(passed, now);
+      else {
+        // Requests that came in a pause of the process are still unread.
+        if (this.clock.isElapsed && passed - SLOT_MS >= MIN_PAUSE_MS) this.#giveBack(passed - SLOT_MS, now);
+        if (overdue.size > 0) this.#giveBack(passed, now, overdue);
+      }
       last = now;
+      held = oldest;
       this.sweep();
     };
     this.#sweeper = setInterval(look, SLOT_MS).unref();
   }
 
-  /** Takes a pause of the process out of the idle times: requests that came in it are still unread. */
-  #giveBack(pauseMs: number, now: number): void {
-    if (pauseMs < MIN_PAUSE_MS) return;
-    for (const session of this.#sessions.values()) session.usedAt = Math.min(now, session.usedAt + pauseMs);
+  /**
+   * Takes a time in which the server kept clients waiting out of the idle times.
+   * @param clients the clients that waited; absent: all
+   */
+  #giveBack(ms: number, now: number, clients?: ReadonlySet<string>): void {
+    const isEveryone = clients === undefined || this.#limits.tokens === '';
+    for (const session of this.#sessions.values())
+      if (isEveryone || clients.has(clientKey(session.owner)))
+        session.usedAt = Math.min(now, session.usedAt + ms);
   }
 
   get size(): number {

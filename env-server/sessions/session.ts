@@ -197,7 +197,7 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
 
   /** Expiry in milliseconds of the server's clock. It never moves to an earlier time: a busy session is in use. */
   get expiresAt(): number {
-    const usedAt = this.busy ? this.#now() : this.usedAt;
+    const usedAt = this.busy || this.storing ? this.#now() : this.usedAt;
     return Math.min(usedAt + this.ttlMs, this.deadline);
   }
 

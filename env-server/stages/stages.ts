@@ -191,6 +191,7 @@ function recordLater(
   const stored = whenStored(session, operation, result);
   return inTime(stored, timeoutMs, () => late(operation, timeoutMs)).then(value => {
     session.variant.counters.record(operation.name, (performance.now() - start) / MS_PER_S);
+    session.usedAt = services.sessions.now();
     return value;
   });
 }

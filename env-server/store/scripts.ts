@@ -27,7 +27,7 @@ const UNSERVED_MS = 3000;
 /** The same when a server connects: others would have been seen a second ago. */
 const UNSERVED_AT_CONNECT_MS = 1500;
 
-/** A session that a server takes does not expire before that server has had time to report its use. */
+/** A take begins the idle time again, which leaves the server at least this long to report later uses. */
 const TAKEN_MS = 5000;
 
 /** The store's clock, in milliseconds. */
@@ -139,7 +139,7 @@ ${FINISH}
 local p, id, replica, known, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local top = redis.call('XREVRANGE', p .. 's:' .. id, '+', '-', 'COUNT', 1)
 if #top == 0 then return { 'ended', redis.call('GET', p .. 'g:' .. id) or '' } end
-local own, pinned = unpack(redis.call('HMGET', p .. 'p:' .. id, 'owner', 'pinned'))
+local own, pinned, ttl = unpack(redis.call('HMGET', p .. 'p:' .. id, 'owner', 'pinned', 'ttl'))
 if owner ~= '' and own ~= owner then return { 'ended', '' } end
 if is_due(p, id) then
   local tombstone = cjson.encode({ owner = own, ending = 'session_expired' })
@@ -152,7 +152,7 @@ if pinned ~= '' and pinned ~= replica then
   finish(p, id, tombstone, ARGV[6])
   return { 'ended', tombstone }
 end
-redis.call('ZADD', p .. 'due', 'XX', 'GT', clock() + ${TAKEN_MS}, id)
+redis.call('ZADD', p .. 'due', 'XX', 'GT', clock() + math.max(${TAKEN_MS}, ttl or 0), id)
 local last = top[1][1]
 local epoch = tonumber(string.match(last, '^(%d+)-')) + 1
 redis.call('XADD', p .. 's:' .. id, epoch .. '-0', 'k', 'T', 'b', replica)

@@ -421,6 +421,10 @@ t.test(
     await store.open('me', 'E', LIMITS, [fresh('s5', 2, { ttlMs: 200 })]);
     t.match(await store.take('s5', undefined, 'me', FORGET_MS), { state: 'load' });
     t.ok((await dueIn('s5')) > 3000, 'one that is taken has time until its server says that it is used');
+    await store.open('me', 'E', LIMITS, [fresh('s6', 3, { ttlMs: 60_000 })]);
+    await connection.command(client => client.zincrby('ragen:due', -50_000, 's6'));
+    t.match(await store.take('s6', undefined, 'me', FORGET_MS), { state: 'load' });
+    t.ok((await dueIn('s6')) > 55_000, 'a take is a use, after which its whole idle time is left');
 
     await openDue('s4', 500);
     await seen(2000);

@@ -135,13 +135,20 @@ function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw badRequest('the frame must be a JSON object');
   }
-  checkDepth(value);
+  checkJson(value);
   return value;
 }
 
 /** @throws ApiError 400 for a value that could not be passed on to the environment server */
-function checkDepth(value: unknown): void {
+function checkJson(value: unknown): void {
   if (!isShallow(value)) throw badRequest('the JSON is nested more than 100 levels deep');
+  if (hasInfinity(value)) throw badRequest('the JSON has a number beyond ±1.8e308');
+}
+
+/** JSON has numbers such as 1e400, and writes what they become as null. */
+function hasInfinity(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.values(value).some(hasInfinity);
+  return typeof value === 'number' && !Number.isFinite(value);
 }
 
 const MCP_HEADERS = ['content-type', 'mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name'];
@@ -264,7 +271,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
       queue.checkWorker(request.headers.authorization);
     }
   });
-  app.addHook('preValidation', async ({ body }) => checkDepth(body));
+  app.addHook('preValidation', async ({ body }) => checkJson(body));
   app.addHook('onResponse', async request => {
     if (wantsUpgrade(request)) request.raw.socket.destroySoon();
   });

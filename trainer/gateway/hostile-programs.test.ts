@@ -178,24 +178,30 @@ t.test(
   },
 );
 
-t.test('JSON that is nested without end is refused, and costs nothing', async t => {
+t.test('JSON that is nested without end, or has an infinite number, is refused', async t => {
   const { play, notes } = await programPlays(
     t,
     {
       command: script(`
-        const deep = '{"id":1,"op":"step","action":' + '['.repeat(100000) + ']'.repeat(100000) + '}';
+        const refused = [
+          ['['.repeat(100000) + ']'.repeat(100000), 'nested more than 100'],
+          ['[{"a":-1e400}]', 'beyond ±1.8e308'],
+          ['1e400', 'beyond ±1.8e308'],
+        ].map(([action, message]) => ['{"id":1,"op":"step","action":' + action + '}', message]);
         const headers = { 'content-type': 'application/json', authorization: 'Bearer ' + env.RAGEN_SESSION_TOKEN };
-        for (const url of [env.RAGEN_SESSION_URL + '/step', env.RAGEN_MCP_URL]) {
-          const reply = await fetch(url, { method: 'POST', headers, body: deep });
+        for (const url of [env.RAGEN_SESSION_URL + '/step', env.RAGEN_MCP_URL]) for (const [body, message] of refused) {
+          const reply = await fetch(url, { method: 'POST', headers, body });
           const text = await reply.text();
-          if (reply.status !== 400 || !text.includes('nested more than 100')) throw new Error(url + ' ' + reply.status + text);
+          if (reply.status !== 400 || !text.includes(message)) throw new Error(url + ' ' + reply.status + text);
         }
         const { default: WebSocket } = await import(${JSON.stringify(import.meta.resolve('ws'))});
         const socket = new WebSocket(env.RAGEN_SESSION_URL.replace('http', 'ws') + '/ws', { headers });
         await new Promise(open => socket.on('open', open));
-        socket.send(deep);
-        const frame = JSON.parse(await new Promise(got => socket.on('message', got)));
-        if (frame.error.status !== 400) throw new Error(JSON.stringify(frame));
+        for (const [text, message] of refused) {
+          socket.send(text);
+          const frame = JSON.parse(await new Promise(got => socket.once('message', got)));
+          if (frame.error.status !== 400 || !frame.error.detail.includes(message)) throw new Error(JSON.stringify(frame));
+        }
         socket.terminate();
         ${PULL}`),
     },

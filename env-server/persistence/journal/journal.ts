@@ -108,6 +108,11 @@ export class Journal {
     return this.#late !== undefined || (this.#slowUntil > 0 && performance.now() < this.#slowUntil);
   }
 
+  /** The reply that has waited longest for the disk. */
+  get oldestReply(): object | undefined {
+    return this.#late?.replies[0] ?? this.#held[0];
+  }
+
   /**
    * Call it before an operation that will be recorded; later is too late to reject it.
    * @throws Problem `storage_full`, `storage_failed`

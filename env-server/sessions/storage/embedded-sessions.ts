@@ -148,6 +148,10 @@ export class EmbeddedSessions implements SessionJournal {
     return this.#store.journal?.isSlow ?? false;
   }
 
+  get oldestReply(): object | undefined {
+    return this.#store.journal?.oldestReply;
+  }
+
   /**
    * Records an operation on a session. A checkpoint stores a record that is too large; until then the session is `storing`.
    */

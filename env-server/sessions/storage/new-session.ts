@@ -14,6 +14,8 @@ export interface SessionJournal extends Recorder<Session> {
   readonly isShared: boolean;
   /** True if replies to recorded operations wait for the disk. */
   readonly isSlow: boolean;
+  /** The reply that has waited longest for the disk. */
+  readonly oldestReply: object | undefined;
   /** @throws Problem `storage_full`, `storage_failed` */
   requireRoom(): void;
   /**

@@ -79,6 +79,7 @@ export class SharedSessions implements SessionJournal {
   #active = false;
   #settling = false;
   readonly isSlow = false;
+  readonly oldestReply = undefined;
   readonly isShared = true;
 
   constructor(parts: SharedParts) {
@@ -317,7 +318,7 @@ export class SharedSessions implements SessionJournal {
     const touched: (readonly [string, number])[] = [];
     for (const held of this.#written.all()) {
       const { session } = held;
-      const unused = session.busy ? 0 : now - session.usedAt;
+      const unused = session.busy || held.pending ? 0 : now - session.usedAt;
       if (session.usedAt > held.touchedAt && now - held.touchedAt > session.ttlMs / TOUCHES) {
         held.touchedAt = now;
         touched.push([session.id, this.#written.dueIn(session) - unused]);

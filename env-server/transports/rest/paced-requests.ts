@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../../shared/http/addresses.ts';
 import { Queue } from '../../../shared/scheduling/queue.ts';
-import type { FairScheduler, Lane, Task } from '../../scheduling/fair-scheduler.ts';
+import { clientKey, type FairScheduler, type Lane, type Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
 
 /** Waiting requests of one connection above which it is not read. */
@@ -94,7 +94,7 @@ export class PacedRequests {
     let connection = socket[PACED];
     if (!connection || connection.authorization !== authorization) {
       const client = this.#identify(request);
-      const key = client === undefined ? `address ${networkOf(socket.remoteAddress)}` : `client ${client}`;
+      const key = client === undefined ? `address ${networkOf(socket.remoteAddress)}` : clientKey(client);
       const lane = this.#scheduler.lane(key);
       if (connection) connection.changeClient(lane, authorization);
       else {
