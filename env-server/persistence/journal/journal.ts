@@ -71,6 +71,8 @@ export class Journal {
   #count = 0;
   /** Earlier turns not yet written. */
   #turns: Turn[] = [];
+  /** Bytes of these, and of those that the thread is writing. */
+  #earlierBytes = 0;
   /** Turns that the thread is writing. */
   #late: LateTurns | undefined;
   /** Time until which the disk counts as slow, in milliseconds of `performance.now`. */
@@ -95,11 +97,7 @@ export class Journal {
 
   /** Bytes in memory that are not yet written. */
   get bytesWaiting(): number {
-    const turns = [...this.#turns, ...(this.#late?.turns ?? [])];
-    return turns.reduce(
-      (sum, { records }) => sum + Buffer.byteLength(records),
-      Buffer.byteLength(this.#records),
-    );
+    return this.#earlierBytes + Buffer.byteLength(this.#records);
   }
 
   /** True while the event loop waits for no write: replies that acknowledge nothing leave before recorded ones. */
@@ -120,8 +118,8 @@ export class Journal {
   requireRoom(): void {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
-    // Usually nothing waits, and the bytes need not be counted.
-    const waiting = failing || this.#late ? this.bytesWaiting : this.#records.length;
+    // Counting bytes at each record would cost as much as all records that wait.
+    const waiting = this.#earlierBytes + this.#records.length;
     const isFull = waiting >= maxWaitingBytes;
     if (failing ? synced || isFull : this.#late && isFull) {
       const limit = synced
@@ -211,6 +209,7 @@ export class Journal {
   #endRow(): void {
     if (this.#count === 0) return;
     this.#turns.push({ records: this.#records, count: this.#count });
+    this.#earlierBytes += Buffer.byteLength(this.#records);
     this.#records = '';
     this.#count = 0;
   }
@@ -232,12 +231,14 @@ export class Journal {
       return;
     }
     this.#turns = [];
+    this.#earlierBytes = 0;
     this.#succeed();
     this.#deliverHeld();
   }
 
   #writeLater(): void {
     const late: LateTurns = { turns: this.#turns, replies: this.#held };
+    const bytes = this.#earlierBytes;
     this.#late = late;
     this.#turns = [];
     this.#held = [];
@@ -253,6 +254,7 @@ export class Journal {
         this.#measure(ms);
         if (this.#late !== late) return;
         this.#late = undefined;
+        this.#earlierBytes -= bytes;
         this.#succeed();
         deliverAll(late.replies);
         if (!this.#planned) this.#attempt();
