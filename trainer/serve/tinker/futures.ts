@@ -1,5 +1,5 @@
+import { EventEmitter, once } from 'node:events';
 import { basename } from 'node:path';
-import { onAbort } from '../../../shared/closing.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 
 /** Time that results stay readable after their delivery, because a reply can get lost. */
@@ -24,15 +24,20 @@ export interface Submission {
   readonly conflict: string;
 }
 
-interface Future {
+/** A submitted operation, which emits `done`. */
+class Future extends EventEmitter {
   readonly content: string;
   /** Undefined until there is one. */
   result: Result | undefined;
-  /** Wake those who wait for the result. */
-  readonly waiting: Set<() => void>;
-  deliveredAt: number | null;
+  deliveredAt: number | null = null;
   /** Size of its result; 0 before there is one. */
-  bytes: number;
+  bytes = 0;
+
+  constructor(content: string) {
+    super();
+    this.content = content;
+    this.setMaxListeners(0);
+  }
 }
 
 /** Submitted operations of a session, until their results have been read. */
@@ -60,12 +65,12 @@ export class Futures {
       throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
     const settled = work().catch(error => failureOf(error, this.#folders));
-    const future: Future = { content, result: undefined, waiting: new Set(), deliveredAt: null, bytes: 0 };
+    const future = new Future(content);
     this.#futures.set(id, future);
     this.#unread++;
     void settled.then(result => {
       future.result = result;
-      for (const wake of future.waiting) wake();
+      future.emit('done');
       this.#keep(id, future, result);
     });
   }
@@ -83,7 +88,8 @@ export class Futures {
       const why = 'it was read long ago, or newer results of its session took its room';
       throw new ApiError(410, `the result of ${JSON.stringify(id.slice(0, 200))} was dropped: ${why}`);
     }
-    if (future.result === undefined) await woken(future.waiting, ms, signal);
+    const ends = { signal: AbortSignal.any([signal, AbortSignal.timeout(ms)]) };
+    if (future.result === undefined) await once(future, 'done', ends).catch(() => {});
     if (future.result !== undefined) this.#deliver(future);
     return future.result;
   }
@@ -115,18 +121,6 @@ export class Futures {
     this.#deliver(future);
     this.#bytes -= future.bytes;
   }
-}
-
-/** Waits in the set, and leaves it at the end of any wait. */
-async function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  waiting.add(resolve);
-  const late = setTimeout(resolve, ms).unref();
-  using _abort = onAbort(signal, resolve);
-  if (signal.aborted) resolve();
-  await promise;
-  clearTimeout(late);
-  waiting.delete(resolve);
 }
 
 /** The reply about a failed operation: the fault of its request, or of the server. */

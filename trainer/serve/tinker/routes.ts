@@ -1,8 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { promisify } from 'node:util';
 import { serialize } from 'node:v8';
-import { zstdDecompress } from 'node:zlib';
+import { createZstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import Type, { type TProperties } from 'typebox';
 import { Slots } from '../../../shared/scheduling/slots.ts';
 import {
   decodeForwardBackwardRequest,
@@ -14,20 +14,34 @@ import {
 } from '../../tinker/proto.ts';
 import { keyOf } from '../access.ts';
 import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
-import { sendError } from '../openai/routes.ts';
+import { bodyParser } from '../openai/parse.ts';
+import { apiErrorOf, sendError } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
 import { sampleTask } from './samplers.ts';
-import { BODIES, type Body } from './schemas.ts';
-import { MAX_SAMPLES, type RefusedPlace, type TinkerServer, type TinkerSession } from './server.ts';
-import type { TrainingModel } from './training-model.ts';
+import {
+  type Fields,
+  Id,
+  LoadFields,
+  ModelFields,
+  orNull,
+  SampleFields,
+  SamplerFields,
+  SaveFields,
+  SequenceId,
+  StepFields,
+} from './schemas.ts';
+import { type FoundModel, MAX_SAMPLES, type TinkerServer } from './server.ts';
 
 const PROTOBUF = 'application/x-protobuf';
 const TRAINING_BODY_BYTES = 64 * 2 ** 20;
+const CHUNK_BYTES = 2 ** 18;
 /** Most bodies that are unpacked and read at once: each takes memory up to their limit. Keys take turns. */
 const MAX_UNPACKING = 2;
-const decompress = promisify(zstdDecompress);
+/** A request with one of these statuses is refused for good: its client does not send it again. */
+const REFUSED: ReadonlySet<number> = new Set([400, 404, 413, 415]);
+const Numbered = { model_id: Id, seq_id: SequenceId };
 
 interface Caller {
   /** Hash of the request's key. */
@@ -35,68 +49,39 @@ interface Caller {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
 }
-/** Replies to requests with a JSON body, by route. */
-type Replies = {
-  readonly [Route in keyof typeof BODIES]?: (body: Body<Route>, caller: Caller) => object | Promise<object>;
-};
-
-type Found = { readonly session: TinkerSession; readonly model: TrainingModel; readonly seqId: number };
-/** Operations of a model that wait for all smaller numbers, by route. */
-type Operations = {
-  readonly [Route in keyof typeof BODIES]?: (body: Body<Route>, found: Found) => Promise<Result>;
-};
-
-/** Facts about a submission. */
-interface Kind {
-  readonly content: string;
-  readonly ordered: boolean;
-  /** Bytes that count while it waits or runs. */
-  readonly bytes?: number;
-  /** True where it adds a gradient. */
-  readonly learns?: boolean;
-}
+/** Adds a route with a JSON body. Unknown fields are ignored, and a faulty one gets 400 with its name. */
+type Post = <P extends TProperties>(
+  route: string,
+  fields: P,
+  reply: (body: Fields<P>, caller: Caller) => object | Promise<object>,
+) => void;
 
 /** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
 export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   app.addContentTypeParser(PROTOBUF, { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.setErrorHandler((error, request, reply) => {
-    const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : error;
-    return sendError(fault, request, reply, ({ message: detail }) => ({ detail }));
+    const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : apiErrorOf(error);
+    // Its number is used up, so that no other request waits for it.
+    if (REFUSED.has(fault.status)) server.refuse(placeIn(request), ownerOf(request), fault.message);
+    return sendError(fault.status < 500 ? fault : error, request, reply, ({ message }) => ({
+      detail: message,
+    }));
   });
-  const replies = repliesOf(server) as {
-    readonly [route: string]: (body: unknown, caller: Caller) => object | Promise<object>;
+  const post: Post = (route, fields, reply) => {
+    const parse = bodyParser(Type.Object(fields), () => {});
+    app.post(`/${route}`, async (request, answer) =>
+      reply(parse(request.body) as Fields<typeof fields>, {
+        owner: ownerOf(request),
+        request,
+        reply: answer,
+      }),
+    );
   };
-  for (const route of Object.keys(replies) as (keyof typeof BODIES)[]) {
-    app.post(`/${route}`, async (request, reply) => {
-      const owner = ownerOf(request);
-      return numbered(
-        server,
-        owner,
-        () => placeIn(request.body),
-        () => replies[route](BODIES[route](request.body), { owner, request, reply }),
-      );
-    });
-  }
-  const operations = operationsOf(server) as {
-    readonly [route: string]: (body: unknown, found: Found) => Promise<Result>;
-  };
-  for (const route of Object.keys(operations) as (keyof typeof BODIES)[]) {
-    app.post(`/${route}`, async request => {
-      const owner = ownerOf(request);
-      return numbered(
-        server,
-        owner,
-        () => placeIn(request.body),
-        () => {
-          const place = BODIES.operation(request.body);
-          return submit(server, owner, place, { content: hashOf(place), ordered: true }, found => {
-            const body = BODIES[route](place);
-            return () => operations[route](body, found);
-          });
-        },
-      );
-    });
-  }
+  routesWithoutBody(app, server);
+  sessionRoutes(post, server);
+  modelRoutes(post, server);
+  operationRoutes(post, server);
+  samplingRoutes(post, server);
   const unpacking = new Slots({ most: MAX_UNPACKING });
   app.post('/forward_backward', { bodyLimit: TRAINING_BODY_BYTES }, async request => {
     const slot = unpacking.group(ownerOf(request));
@@ -107,7 +92,6 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
       slot.release();
     }
   });
-  routesWithoutBody(app, server);
 }
 
 function routesWithoutBody(app: FastifyInstance, server: TinkerServer): void {
@@ -144,19 +128,24 @@ function routesWithoutBody(app: FastifyInstance, server: TinkerServer): void {
   });
 }
 
-const repliesOf = (server: TinkerServer): Replies => ({
-  create_session: (_, { owner }) => ({ session_id: server.createSession(owner).id }),
-  session_heartbeat: ({ session_id }, { owner }) => {
+function sessionRoutes(post: Post, server: TinkerServer): void {
+  post('create_session', { tags: orNull(Type.Array(Type.String())) }, (_, { owner }) => ({
+    session_id: server.createSession(owner).id,
+  }));
+  post('session_heartbeat', { session_id: Id }, ({ session_id }, { owner }) => {
     server.session(session_id, owner);
     return {};
-  },
-  retrieve_future: async ({ request_id }, { owner, request, reply }) => {
-    const gone = clientGone(request, reply);
-    const result = await server.result(request_id, owner, gone.signal);
+  });
+  post('retrieve_future', { request_id: Id }, async ({ request_id }, { owner, request, reply }) => {
+    const result = await server.result(request_id, owner, clientGone(request, reply).signal);
     if (result instanceof Uint8Array) return reply.type(PROTOBUF).send(result);
     return result ?? reply.status(408).send({ type: 'try_again', request_id, queue_state: 'active' });
-  },
-  create_model: (body, { owner }) => {
+  });
+}
+
+function modelRoutes(post: Post, server: TinkerServer): void {
+  const { checkpoints } = server;
+  post('create_model', ModelFields, (body, { owner }) => {
     const session = server.session(body.session_id, owner);
     server.checkBase(body.base_model);
     const { type = 'adamw' } = body.optimizer_config ?? {};
@@ -166,50 +155,122 @@ const repliesOf = (server: TinkerServer): Replies => ({
     }
     const model = { lora: server.loraOf(body.lora_config), seed: body.lora_config.seed };
     return server.openModel(session, body.model_seq_id, hashOf(body), model, {});
-  },
-  load_weights: (body, { owner }) => loadWeights(server, body, owner),
-  get_info: ({ model_id }, { owner }) => {
-    const { model } = server.model(model_id, owner);
+  });
+  post('load_weights', LoadFields, async (body, { owner }) => {
+    const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
+    const find = async () => {
+      const checkpoint = await checkpoints.find(path, owner);
+      server.checkBase(body.base_model ?? checkpoint.base_model);
+      return checkpoint;
+    };
+    if (typeof model_id === 'string' && typeof seq_id === 'number') {
+      const operation = { model_id, seq_id, content: hashOf(body) };
+      return submit(server, owner, operation, async ({ model }) => {
+        const { folder } = await find();
+        return () => model.load(folder, optimizer === true).then(() => ({ path, model_id }));
+      });
+    }
+    if (typeof session_id !== 'string' || typeof model_seq_id !== 'number') {
+      const fields = 'session_id and model_seq_id, or model_id and seq_id';
+      throw badRequest(`load_weights takes ${fields}`, 'session_id');
+    }
+    const { folder, lora } = await find();
+    const session = server.session(session_id, owner);
+    return server.openModel(session, model_seq_id, hashOf(body), { lora, folder, optimizer }, { path });
+  });
+  post('get_info', { model_id: Id }, ({ model_id }, { owner }) => {
+    const { lora } = server.model(model_id, owner).model;
     const { name: model_name, tokenizerFolder: tokenizer_id } = server;
     const model_data = { arch: server.base.config.architecture, model_name, tokenizer_id };
-    return { model_id, model_data, is_lora: true, lora_rank: model.lora.rank };
-  },
-  unload_model: ({ model_id }, { owner }) => {
+    return { model_id, model_data, is_lora: true, lora_rank: lora.rank };
+  });
+  post('unload_model', { model_id: Id }, ({ model_id }, { owner }) => {
     const { session, model } = server.model(model_id, owner);
     const submission = { id: `${session.id}:${model.key}:unload`, content: '', conflict: '' };
     const unload = () => server.unloadModel(session, model_id).then(() => ({ model_id }));
     return { request_id: server.submit(session, submission, unload), model_id };
-  },
-  weights_info: async ({ tinker_path }, { owner }) => {
-    const { base_model, lora } = await server.checkpoints.find(tinker_path, owner);
+  });
+  post('weights_info', { tinker_path: Id }, async ({ tinker_path }, { owner }) => {
+    const { base_model, lora } = await checkpoints.find(tinker_path, owner);
     const has = (part: string) => lora.modules.some(module => module.startsWith(part));
     const trained = { train_unembed: false, train_mlp: has('up') || has('gate'), train_attn: has('q') };
     return { base_model, is_lora: true, lora_rank: lora.rank, ...trained };
-  },
-  create_sampling_session: async (body, { owner }) => {
+  });
+}
+
+/** Operations of a model that wait for all smaller numbers. */
+function operationRoutes(post: Post, server: TinkerServer): void {
+  const operation = <P extends TProperties>(
+    route: string,
+    fields: P,
+    work: (body: Fields<P & typeof Numbered>, found: FoundModel) => Promise<Result>,
+  ) =>
+    post(route, { ...Numbered, ...fields }, (body, { owner }) => {
+      const place = { ...(body as Fields<typeof Numbered>), content: hashOf(body) };
+      return submit(server, owner, place, found => () => work(body as Fields<P & typeof Numbered>, found));
+    });
+  const save = async (
+    kind: CheckpointKind,
+    { path: name, ttl_seconds: ttlSeconds, overwrite }: Fields<typeof SaveFields>,
+    { session: { owner }, model }: FoundModel,
+  ) => {
+    const checkpoint = { kind, name, owner, base_model: server.name, ttlSeconds, overwrite };
+    const write = (folder: string) => model.save(folder, kind === 'weights');
+    return { path: await server.checkpoints.save(model.id, checkpoint, write) };
+  };
+  operation('save_weights', SaveFields, (body, found) => save('weights', body, found));
+  operation('save_weights_for_sampler', SamplerFields, async (body, found) => {
+    const { path, sampling_session_seq_id: number, kind } = body;
+    if (typeof path === 'string') return save('sampler_weights', { ...body, path }, found);
+    if (typeof number !== 'number') throw badRequest('send path, or sampling_session_seq_id', 'path');
+    const snapshot = () => found.model.snapshot();
+    const weights = kind === 'inflight' ? snapshot : await snapshot().then(now => async () => now);
+    const { id } = server.addSampler(found.session, number, { content: hashOf(body), path: null, weights });
+    return { sampling_session_id: id };
+  });
+  operation('optim_step', StepFields, async ({ adam_params: adam, optimizer_params, seq_id }, { model }) => {
+    if (optimizer_params) {
+      throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
+    }
+    const metrics = await model.step(seq_id, {
+      learningRate: adam?.learning_rate ?? 1e-4,
+      beta1: adam?.beta1 ?? 0.9,
+      beta2: adam?.beta2 ?? 0.95,
+      epsilon: adam?.eps ?? 1e-12,
+      weightDecay: adam?.weight_decay ?? 0,
+      clipNorm: adam?.grad_clip_norm ?? 0,
+    });
+    return { metrics };
+  });
+}
+
+function samplingRoutes(post: Post, server: TinkerServer): void {
+  const { checkpoints } = server;
+  const session = { session_id: Id, sampling_session_seq_id: SequenceId };
+  const source = { base_model: orNull(Id), model_path: orNull(Id) };
+  post('create_sampling_session', { ...session, ...source }, async (body, { owner }) => {
     const session = server.session(body.session_id, owner);
     const { model_path: path = null, base_model: base, sampling_session_seq_id: number } = body;
     if (path === null && !base) throw badRequest('send base_model or model_path', 'base_model');
     if (base) server.checkBase(base);
-    const checkpoint = path === null ? undefined : await server.checkpoints.find(path, owner);
-    const adapter = checkpoint ? server.checkpoints.adapterOf(checkpoint, server.base.config) : null;
+    const checkpoint = path === null ? undefined : await checkpoints.find(path, owner);
+    const adapter = checkpoint ? checkpoints.adapterOf(checkpoint, server.base.config) : null;
     const sampler = { content: hashOf(body), path, checkpoint, weights: async () => adapter };
     return { sampling_session_id: server.addSampler(session, number, sampler).id };
-  },
-  asample: async (body, { owner }) => {
+  });
+  post('asample', SampleFields, async (body, { owner }) => {
     const { sampling_session_id: id, seq_id: number } = body;
     if (!id) {
       const fault = 'sampling_session_id is missing: create one with create_sampling_session';
       throw badRequest(fault, 'sampling_session_id');
     }
     const { session, sampler } = server.sampler(id, owner);
-    if (sampler.checkpoint) await server.checkpoints.check(sampler.checkpoint);
+    if (sampler.checkpoint) await checkpoints.check(sampler.checkpoint);
     const task = sampleTask(body, server.base, server.stopTokenIds);
     const sample = () => {
       const leave = session.samples.take();
       const { signal } = session.ended;
-      const weights = sampler.weights();
-      const work = weights.then(adapter => server.samplers.sample(session, adapter, task, signal));
+      const work = sampler.weights().then(adapter => server.samplers.sample(session, adapter, task, signal));
       return work.then(encodeSampleResponse).finally(leave);
     };
     // Numbers of samplers that were copied between processes are too large for JSON to keep exact.
@@ -219,158 +280,98 @@ const repliesOf = (server: TinkerServer): Replies => ({
     const request_id = server.submit(session, submission, sample);
     const sample_sequence_ids = Array.from({ length: task.samples }, (_, i) => `${id}:${number}:${i}`);
     return { request_id, sample_sequence_ids };
-  },
-});
-
-/** Loads a checkpoint into a new model, or into one that exists. */
-async function loadWeights(server: TinkerServer, body: Body<'load_weights'>, owner: string): Promise<object> {
-  const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
-  const find = async () => {
-    const checkpoint = await server.checkpoints.find(path, owner);
-    server.checkBase(body.base_model ?? checkpoint.base_model);
-    return checkpoint;
-  };
-  if (typeof model_id === 'string' && typeof seq_id === 'number') {
-    const kind = { content: hashOf(body), ordered: true };
-    return submit(server, owner, { model_id, seq_id }, kind, async ({ model }) => {
-      const { folder } = await find();
-      return async () => {
-        await model.load(folder, optimizer === true);
-        return { path, model_id };
-      };
-    });
-  }
-  if (typeof session_id !== 'string' || typeof model_seq_id !== 'number') {
-    const fields = 'session_id and model_seq_id, or model_id and seq_id';
-    throw badRequest(`load_weights takes ${fields}`, 'session_id');
-  }
-  const { folder, lora } = await find();
-  const session = server.session(session_id, owner);
-  return server.openModel(session, model_seq_id, hashOf(body), { lora, folder, optimizer }, { path });
-}
-
-function operationsOf(server: TinkerServer): Operations {
-  const save = async (kind: CheckpointKind, body: Body<'save_weights'>, { session, model }: Found) => {
-    const { path: name, ttl_seconds: ttlSeconds, overwrite } = body;
-    const { owner } = session;
-    const checkpoint = { kind, name, owner, base_model: server.name, ttlSeconds, overwrite };
-    const write = (folder: string) => model.save(folder, kind === 'weights');
-    return { path: await server.checkpoints.save(model.id, checkpoint, write) };
-  };
-  return {
-    optim_step: async (body, { model, seqId }) => {
-      if (body.optimizer_params) {
-        throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
-      }
-      const adam = body.adam_params ?? {};
-      const metrics = await model.step(seqId, {
-        learningRate: adam.learning_rate ?? 1e-4,
-        beta1: adam.beta1 ?? 0.9,
-        beta2: adam.beta2 ?? 0.95,
-        epsilon: adam.eps ?? 1e-12,
-        weightDecay: adam.weight_decay ?? 0,
-        clipNorm: adam.grad_clip_norm ?? 0,
-      });
-      return { metrics };
-    },
-    save_weights: (body, found) => save('weights', body, found),
-    save_weights_for_sampler: async (body, found) => {
-      const { path, sampling_session_seq_id: number, kind } = body;
-      if (typeof path === 'string') return save('sampler_weights', { ...body, path }, found);
-      if (typeof number !== 'number') throw badRequest('send path, or sampling_session_seq_id', 'path');
-      const snapshot = () => found.model.snapshot();
-      const weights = kind === 'inflight' ? snapshot : await snapshot().then(now => async () => now);
-      const { id } = server.addSampler(found.session, number, { content: hashOf(body), path: null, weights });
-      return { sampling_session_id: id };
-    },
-  };
-}
-
-async function forwardBackward(server: TinkerServer, request: FastifyRequest): Promise<object> {
-  const bytes = await bodyBytes(request);
-  const owner = ownerOf(request);
-  const place = () => {
-    const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(bytes);
-    return { model_id, seq_id, learns: !forwardOnly };
-  };
-  return numbered(server, owner, place, () => {
-    const decoded = decodeForwardBackwardRequest(bytes);
-    const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
-    const kind = { content: contentOf(decoded), ordered: false, bytes: bytes.length, learns: !forwardOnly };
-    return submit(server, owner, { model_id, seq_id }, kind, ({ model }) => {
-      const { vocabularySize, maxSequenceLength } = server.base;
-      const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-      return async () =>
-        encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
-    });
   });
 }
 
-/**
- * Replies to a request. Where it is refused for good, the number that it names is used up, so that no other waits for
- * it; what else the request says may have any form.
- */
-async function numbered(
-  server: TinkerServer,
-  owner: string,
-  place: () => RefusedPlace,
-  reply: () => object | Promise<object>,
-): Promise<object> {
-  try {
-    return await reply();
-  } catch (error) {
-    const { status, message } = error as ApiError;
-    if (status === 400 || status === 404 || error instanceof TinkerProtocolError)
-      server.refuse(place(), owner, message);
-    throw error;
-  }
+async function forwardBackward(server: TinkerServer, request: FastifyRequest): Promise<object> {
+  const bytes = await unpacked(request);
+  const decoded = decodeForwardBackwardRequest(bytes);
+  const { modelId: model_id, seqId: seq_id, forwardOnly } = decoded;
+  const place = { model_id, seq_id, content: contentOf(decoded) };
+  const kind = { ...place, isOrdered: false, bytes: bytes.length, learns: !forwardOnly };
+  return submit(server, ownerOf(request), kind, ({ model }) => {
+    const { vocabularySize, maxSequenceLength } = server.base;
+    const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
+    return async () =>
+      encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
+  });
 }
 
-/** The place that a JSON body of any form names. */
-function placeIn(body: unknown): RefusedPlace {
-  const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
-  return { model_id, seq_id, learns: false };
+/** An operation of a model. */
+interface Operation extends Fields<typeof Numbered> {
+  /** Hash of its content. */
+  readonly content: string;
+  /** False: it runs as it arrives, before smaller numbers. */
+  readonly isOrdered?: boolean;
+  /** Bytes that count while it waits or runs. */
+  readonly bytes?: number;
+  /** True where it adds a gradient. */
+  readonly learns?: boolean;
 }
 
 /**
- * Submits an operation of a model.
+ * Submits an operation of a model, once.
  * @param prepare checks the request
  */
 async function submit(
   server: TinkerServer,
   owner: string,
-  { model_id, seq_id: seqId }: Body<'operation'>,
-  { content, ordered, bytes = 0, learns = false }: Kind,
-  prepare: (found: Found) => (() => Promise<Result>) | Promise<() => Promise<Result>>,
+  { model_id, seq_id, content, isOrdered = true, bytes = 0, learns = false }: Operation,
+  prepare: (found: FoundModel) => (() => Promise<Result>) | Promise<() => Promise<Result>>,
 ): Promise<object> {
   const { session, model } = server.model(model_id, owner);
-  const { operations } = model;
-  const submission = {
-    id: `${session.id}:${model.key}:${seqId}`,
-    content,
-    conflict: `seq_id ${seqId} was used for another request`,
-  };
-  const work = await prepare({ session, model, seqId });
+  const { key, operations } = model;
+  const conflict = `seq_id ${seq_id} was used for another request`;
+  const submission = { id: `${session.id}:${key}:${seq_id}`, content, conflict };
+  const work = await prepare({ session, model });
   const request_id = server.submit(session, submission, () => {
-    operations.check(seqId);
+    operations.check(seq_id);
     const giveBack = session.limits.bytes.take(bytes);
-    return operations.run(seqId, ordered, work, learns).finally(giveBack);
+    return operations.run(seq_id, isOrdered, work, learns).finally(giveBack);
   });
   return { request_id, model_id };
 }
 
-/** The body of a protobuf request, unpacked. @throws ApiError 413 or 415 */
-async function bodyBytes({ body, headers, socket }: FastifyRequest): Promise<Buffer> {
+/**
+ * The body of a protobuf request, unpacked. It becomes the body of the request, as far as it can be.
+ * @throws ApiError 400, 413 or 415
+ */
+async function unpacked(request: FastifyRequest): Promise<Buffer> {
+  const { body, headers, socket } = request;
   const { 'content-encoding': encoding = 'identity' } = headers;
   if (socket.destroyed) throw badRequest('the client went away');
   if (!Buffer.isBuffer(body)) throw new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
   if (encoding === 'identity') return body;
   if (encoding !== 'zstd') throw new ApiError(415, `content-encoding ${encoding} is not supported; use zstd`);
-  return decompress(body, { maxOutputLength: TRAINING_BODY_BYTES }).catch(error => {
-    if (error.code !== 'ERR_BUFFER_TOO_LARGE') throw badRequest(`the body is not zstd: ${error.message}`);
-    const most = `${TRAINING_BODY_BYTES / 2 ** 20} MiB`;
-    throw new ApiError(413, `the body has more than ${most} when it is unpacked`);
-  });
+  const parts: Buffer[] = [];
+  let size = 0;
+  const stream = createZstdDecompress({ chunkSize: CHUNK_BYTES });
+  stream.end(body);
+  try {
+    for await (const part of stream) {
+      parts.push(part);
+      size += part.length;
+      if (size <= TRAINING_BODY_BYTES) continue;
+      const most = `${TRAINING_BODY_BYTES / 2 ** 20} MiB`;
+      throw new ApiError(413, `the body has more than ${most} when it is unpacked`);
+    }
+  } catch (error) {
+    if (error instanceof ApiError) throw error;
+    throw badRequest(`the body is not zstd: ${(error as Error).message}`);
+  } finally {
+    request.body = Buffer.concat(parts);
+  }
+  return request.body as Buffer;
+}
+
+/** The model and number that a refused request names, as far as they can be read; it may have any form. */
+function placeIn({ body, routeOptions }: FastifyRequest) {
+  if (Buffer.isBuffer(body)) {
+    const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(body);
+    return { model_id, seq_id, learns: !forwardOnly };
+  }
+  const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
+  return { model_id, seq_id, learns: routeOptions.url?.endsWith('/forward_backward') === true };
 }
 
 /** Hash of a request's content; its maps have no order. */

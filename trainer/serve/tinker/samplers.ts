@@ -11,9 +11,9 @@ import {
 } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
-import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
+import { NO_LOGPROB, type SampleResponse, type TopkLogprobs } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
-import type { Body } from './schemas.ts';
+import type { Fields, SampleFields } from './schemas.ts';
 
 /** An adapter to sample with. */
 export interface AdapterWeights {
@@ -56,7 +56,7 @@ const UNSUPPORTED = [
  * @throws ApiError 400 naming the field
  */
 export function sampleTask(
-  body: Body<'asample'>,
+  body: Fields<typeof SampleFields>,
   { maxSequenceLength: maxLength, vocabularySize }: LocalPolicy,
   endings: readonly number[],
 ): SampleTask {
@@ -107,46 +107,102 @@ export interface SamplingClient {
   readonly limits: { readonly turns: SerialQueue };
 }
 
-/** A policy with so many sequences in progress that thousands of one client keep no other one waiting for their end. */
-class SharedPolicy {
-  readonly policy: LocalPolicy;
+/** Prefixes of a prompt that are computed together for their most probable next tokens. */
+const PREFIXES_AT_ONCE = 64;
+const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
+/** Sequences of the server's other clients have smaller numbers. */
+const FIRST_SEQUENCE = 2 ** 32;
+
+type Generate = (
+  prompt: Int32Array,
+  sampling: SamplingSettings,
+  more: Partial<GenerateRequest>,
+) => Promise<Generation>;
+
+/**
+ * A policy that samples with its present adapter. So many sequences are in progress that thousands of one client keep no
+ * other one waiting for their end.
+ */
+class SamplingPolicy {
+  /** Null: it samples without an adapter. */
+  readonly lora: LoraConfig | null;
+  readonly policy: Promise<LocalPolicy>;
+  /** Hash of the key that uses it now. */
+  owner = '';
+  /** Name of its weights. */
+  key = '';
+  /** Requests in progress. */
+  open = 0;
   readonly #slots: Slots;
   readonly #turns = new WeakMap<SamplingClient, SlotGroup>();
+  #nextSequence = FIRST_SEQUENCE;
 
-  constructor(policy: LocalPolicy, maxSequences: number) {
+  constructor(lora: LoraConfig | null, policy: Promise<LocalPolicy>, maxSequences: number) {
+    this.lora = lora;
     this.policy = policy;
     this.#slots = new Slots({ most: maxSequences });
   }
 
-  async generate(client: SamplingClient, request: GenerateRequest, signal: AbortSignal): Promise<Generation> {
+  async sample(client: SamplingClient, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
+    const policy = await this.policy;
     const turns = this.#turns.get(client) ?? this.#slots.group(client.owner);
     this.#turns.set(client, turns);
-    await turns.take();
-    try {
-      signal.throwIfAborted();
-      return await this.policy.generate(request);
-    } finally {
-      turns.release();
-    }
+    signal.throwIfAborted();
+    const generate: Generate = async (append, sampling, more) => {
+      const sequenceId = this.#nextSequence++;
+      const release = () => policy.release(sequenceId);
+      using _abort = onAbort(signal, release);
+      await turns.take();
+      try {
+        signal.throwIfAborted();
+        return await policy.generate({ sequenceId, append, sampling, seed: 0, ...more });
+      } finally {
+        turns.release();
+        release();
+      }
+    };
+    const { prompt, samples, seed, sampling, topPromptLogProbs: top } = task;
+    const each = Array.from({ length: samples }, (_, i) => generate(prompt, sampling, { seed: seed + i }));
+    const generations = await Promise.all(each);
+    const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
+    const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
+    const scores = isPlain ? [] : await scoresFrom(policy, prompt.length, whole);
+    const scored = task.promptLogProbs ? (await scoresFrom(policy, 1, [prompt]))[0] : null;
+    return {
+      sequences: generations.map(({ tokenIds: tokens, logProbs, finishReason }, i) => ({
+        stopReason: finishReason === 'stop' ? 'stop' : 'length',
+        tokens,
+        logprobs: scores[i] ?? logProbs,
+      })),
+      promptLogprobs: scored && Float32Array.from([NaN, ...scored]),
+      topkPromptLogprobs: top > 0 ? await topOfPrompt(prompt, top, generate) : null,
+    };
   }
 }
 
-/** A sampling policy with its present adapter. */
-interface Slot {
-  readonly lora: LoraConfig;
-  readonly shared: Promise<SharedPolicy>;
-  /** Hash of the key that uses it now. */
-  owner: string;
-  /** Name of its weights. */
-  key: string;
-  /** Requests in progress. */
-  open: number;
+/** log p of the tokens after the first `from` of each sequence, under the full distribution of temperature 1. */
+async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly Int32Array[]) {
+  const some = sequences.filter(({ length }) => length > from);
+  const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);
+  const scores = await policy.score(some.map(tokenIds => ({ tokenIds, lossMask: lossMask(tokenIds) })));
+  return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
 }
 
-/** Prefixes of a prompt that are computed together for their most probable next tokens. */
-const PREFIXES_AT_ONCE = 64;
-/** Sequences of the server's other clients have smaller numbers. */
-const FIRST_SEQUENCE = 2 ** 32;
+/** The `k` most probable tokens after each proper prefix of a prompt. */
+async function topOfPrompt(prompt: Int32Array, k: number, generate: Generate): Promise<TopkLogprobs> {
+  const { length } = prompt;
+  const tokenIds = new Int32Array(length * k);
+  const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
+  const after = async (end: number): Promise<void> => {
+    const { top } = await generate(prompt.slice(0, end), ONE_TOKEN, { topLogProbs: k });
+    tokenIds.set(top![0].tokenIds, end * k);
+    logprobs.set(top![0].logProbs, end * k);
+  };
+  const ends = Array.from({ length: length - 1 }, (_, i) => i + 1);
+  for (let i = 0; i < ends.length; i += PREFIXES_AT_ONCE)
+    await Promise.all(ends.slice(i, i + PREFIXES_AT_ONCE).map(after));
+  return { tokenIds, logprobs, k, length };
+}
 
 /** Limits of a pool: policies with adapters, and sequences in progress of each. */
 interface PoolLimits {
@@ -159,20 +215,19 @@ interface PoolLimits {
  * take one with their version, or an idle one, in the order that they came. A key leaves one to the others.
  */
 export class SamplerPool {
-  readonly #base: SharedPolicy;
+  readonly #base: SamplingPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #limits: PoolLimits;
-  readonly #slots: Slot[] = [];
+  readonly #policies: SamplingPolicy[] = [];
   /** Requests that wait for an idle policy. */
   readonly #waiting = new Set<{ readonly owner: string; readonly wake: () => void }>();
-  #nextSequence = FIRST_SEQUENCE;
 
   /**
    * @param base samples without an adapter
    * @param create opens a policy that generates with an adapter
    */
   constructor(base: LocalPolicy, create: (lora: LoraConfig) => Promise<LocalPolicy>, limits: PoolLimits) {
-    this.#base = new SharedPolicy(base, limits.maxSequences);
+    this.#base = new SamplingPolicy(null, Promise.resolve(base), limits.maxSequences);
     this.#create = create;
     this.#limits = limits;
   }
@@ -188,54 +243,58 @@ export class SamplerPool {
     task: SampleTask,
     signal: AbortSignal,
   ): Promise<SampleResponse> {
-    if (weights === null) return this.#sampleWith(this.#base, client, task, signal);
-    const slot = await client.limits.turns.run(() => this.#acquire(client.owner, weights, signal));
+    if (weights === null) return this.#base.sample(client, task, signal);
+    const policy = await client.limits.turns.run(() => this.#acquire(client.owner, weights, signal));
     try {
-      return await this.#sampleWith(await slot.shared, client, task, signal);
+      return await policy.sample(client, task, signal);
     } finally {
-      this.#leave(slot);
+      this.#leave(policy);
     }
   }
 
   /** Ends the policies, when no client samples any more. */
   async close(): Promise<void> {
-    await Promise.all(this.#slots.map(async ({ shared }) => (await shared).policy.close()));
+    await Promise.all(this.#policies.map(async ({ policy }) => (await policy).close()));
   }
 
-  #leave(slot: Slot): void {
-    slot.open--;
-    if (slot.open === 0) for (const { wake } of this.#waiting) wake();
+  #leave(policy: SamplingPolicy): void {
+    policy.open--;
+    if (policy.open === 0) for (const { wake } of this.#waiting) wake();
   }
 
   /** A policy with these weights, marked as in use. */
-  async #acquire(owner: string, { key, lora, read }: AdapterWeights, signal: AbortSignal): Promise<Slot> {
+  async #acquire(
+    owner: string,
+    { key, lora, read }: AdapterWeights,
+    signal: AbortSignal,
+  ): Promise<SamplingPolicy> {
     signal.throwIfAborted();
-    const ready = this.#slots.find(slot => slot.key === key);
+    const ready = this.#policies.find(policy => policy.key === key);
     const others = [...this.#waiting].some(other => other.owner !== owner && this.#mayHave(other.owner));
     if (ready && !others) {
       ready.open++;
       return ready;
     }
     const flat = await read();
-    const slot = await this.#emptySlot(owner, lora, signal);
+    const policy = await this.#emptyPolicy(owner, lora, signal);
     try {
-      await (await slot.shared).policy.takeWeights(flat);
-      slot.key = key;
-      return slot;
+      await (await policy.policy).takeWeights(flat);
+      policy.key = key;
+      return policy;
     } catch (error) {
-      this.#leave(slot);
+      this.#leave(policy);
       throw error;
     }
   }
 
   /** An idle policy with adapters of a shape, marked as in use. */
-  async #emptySlot(owner: string, lora: LoraConfig, signal: AbortSignal): Promise<Slot> {
+  async #emptyPolicy(owner: string, lora: LoraConfig, signal: AbortSignal): Promise<SamplingPolicy> {
     for (;;) {
       signal.throwIfAborted();
-      const slot = this.#mayHave(owner) ? this.#idleSlot(lora) : undefined;
-      if (slot) return Object.assign(slot, { owner, key: '', open: 1 });
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      const waiting = { owner, wake: resolve };
+      const policy = this.#mayHave(owner) ? this.#idlePolicy(lora) : undefined;
+      if (policy) return Object.assign(policy, { owner, key: '', open: 1 });
+      const { promise, resolve: wake, reject } = Promise.withResolvers<void>();
+      const waiting = { owner, wake };
       this.#waiting.add(waiting);
       using _abort = onAbort(signal, () => reject(signal.reason));
       await promise.finally(() => this.#waiting.delete(waiting));
@@ -243,99 +302,27 @@ export class SamplerPool {
   }
 
   #mayHave(owner: string): boolean {
-    const own = this.#slots.filter(slot => slot.open > 0 && slot.owner === owner).length;
+    const own = this.#policies.filter(policy => policy.open > 0 && policy.owner === owner).length;
     return own < Math.max(1, this.#limits.maxPolicies - 1);
   }
 
   /** An idle policy: one of this shape, or a new one, for which an idle one of another shape is closed if need be. */
-  #idleSlot(lora: LoraConfig): Slot | undefined {
-    const isIdle = ({ open }: Slot) => open === 0;
-    const fitting = this.#slots.find(slot => isIdle(slot) && isDeepStrictEqual(slot.lora, lora));
+  #idlePolicy(lora: LoraConfig): SamplingPolicy | undefined {
+    const idle = this.#policies.filter(({ open }) => open === 0);
+    const fitting = idle.find(policy => isDeepStrictEqual(policy.lora, lora));
     if (fitting) return fitting;
     const { maxPolicies, maxSequences } = this.#limits;
-    const isFull = this.#slots.length >= maxPolicies;
-    const at = this.#slots.findIndex(isIdle);
-    if (isFull && at < 0) return undefined;
-    const [gone] = isFull ? this.#slots.splice(at, 1) : [];
+    const isFull = this.#policies.length >= maxPolicies;
+    if (isFull && idle.length === 0) return undefined;
+    const remove = (gone: SamplingPolicy) => this.#policies.splice(this.#policies.indexOf(gone), 1)[0];
+    const gone = isFull ? remove(idle[0]) : undefined;
     const open = async () => {
-      await (await gone?.shared)?.policy.close();
-      return new SharedPolicy(await this.#create(lora), maxSequences);
+      await (await gone?.policy)?.close();
+      return this.#create(lora);
     };
-    const slot = { lora, shared: open(), owner: '', key: '', open: 0 };
-    this.#slots.push(slot);
-    slot.shared.catch(() => this.#slots.splice(this.#slots.indexOf(slot), 1));
-    return slot;
+    const policy = new SamplingPolicy(lora, open(), maxSequences);
+    this.#policies.push(policy);
+    policy.policy.catch(() => remove(policy));
+    return policy;
   }
-
-  async #sampleWith(
-    shared: SharedPolicy,
-    client: SamplingClient,
-    task: SampleTask,
-    signal: AbortSignal,
-  ): Promise<SampleResponse> {
-    const { policy } = shared;
-    const generate = (request: GenerateRequest) => shared.generate(client, request, signal);
-    const { prompt, samples, seed, sampling, topPromptLogProbs: top } = task;
-    const ids = Array.from({ length: samples }, () => this.#nextSequence++);
-    const release = () => {
-      for (const id of ids) policy.release(id);
-    };
-    signal.throwIfAborted();
-    using _abort = onAbort(signal, release);
-    try {
-      const generations = await Promise.all(
-        ids.map((sequenceId, i) => generate({ sequenceId, append: prompt, sampling, seed: seed + i })),
-      );
-      const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
-      const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
-      const scores = isPlain ? [] : await scoresFrom(policy, prompt.length, whole);
-      const scored = task.promptLogProbs ? (await scoresFrom(policy, 1, [prompt]))[0] : null;
-      return {
-        sequences: generations.map(({ tokenIds: tokens, logProbs, finishReason }, i) => ({
-          stopReason: finishReason === 'stop' ? 'stop' : 'length',
-          tokens,
-          logprobs: scores[i] ?? logProbs,
-        })),
-        promptLogprobs: scored && Float32Array.from([NaN, ...scored]),
-        topkPromptLogprobs: top > 0 ? await this.#topOfPrompt(policy, generate, task, signal) : null,
-      };
-    } finally {
-      release();
-    }
-  }
-
-  /** The most probable tokens after each proper prefix of a prompt. */
-  async #topOfPrompt(
-    policy: LocalPolicy,
-    generate: (request: GenerateRequest) => Promise<Generation>,
-    { prompt, topPromptLogProbs: k }: SampleTask,
-    signal: AbortSignal,
-  ) {
-    const { length } = prompt;
-    const tokenIds = new Int32Array(length * k);
-    const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
-    const after = async (end: number): Promise<void> => {
-      const request = { sequenceId: this.#nextSequence++, append: prompt.slice(0, end), topLogProbs: k };
-      const generation = generate({ ...request, sampling: ONE_TOKEN, seed: 0 });
-      const { top } = await generation.finally(() => policy.release(request.sequenceId));
-      tokenIds.set(top![0].tokenIds, end * k);
-      logprobs.set(top![0].logProbs, end * k);
-    };
-    const ends = Array.from({ length: length - 1 }, (_, i) => i + 1);
-    for (let i = 0; i < ends.length; i += PREFIXES_AT_ONCE) {
-      signal.throwIfAborted();
-      await Promise.all(ends.slice(i, i + PREFIXES_AT_ONCE).map(after));
-    }
-    return { tokenIds, logprobs, k, length };
-  }
-}
-
-const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
-
-/** log p of the tokens after the first `from` of each sequence, under the full distribution of temperature 1. */
-async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly Int32Array[]) {
-  const some = sequences.filter(({ length }) => length > from);
-  const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);
-  const scores = await policy.score(some.map(tokenIds => ({ tokenIds, lossMask: lossMask(tokenIds) })));
-  return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
 }

@@ -1,5 +1,6 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import type { Static } from 'typebox';
 import { counted } from '../../../shared/counted.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
@@ -14,7 +15,7 @@ import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures, type Result, type Submission } from './futures.ts';
 import { type AdapterWeights, SamplerPool, type SamplingClient } from './samplers.ts';
-import type { Body } from './schemas.ts';
+import type { Lora } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
 
 /** Alpha of every adapter, as in the service and SkyRL. */
@@ -72,6 +73,11 @@ export interface TinkerSession {
   readonly ended: AbortController;
 }
 
+export interface FoundModel {
+  readonly session: TinkerSession;
+  readonly model: TrainingModel;
+}
+
 export interface Sampler {
   readonly id: string;
   /** Hash of the request for it. */
@@ -81,14 +87,6 @@ export interface Sampler {
   readonly checkpoint?: FoundCheckpoint;
   /** Null: the base without an adapter. */
   readonly weights: () => Promise<AdapterWeights | null>;
-}
-
-/** The model and number that a refused request names, which may have any form. */
-export interface RefusedPlace {
-  readonly model_id: unknown;
-  readonly seq_id: unknown;
-  /** True where a gradient is missing now. */
-  readonly learns: boolean;
 }
 
 /** A model to open: fresh, or with the weights in a folder. */
@@ -199,7 +197,7 @@ export class TinkerServer {
   }
 
   /** The session and model of an id `<session>:train:<n>`. @throws ApiError 404 */
-  model(id: string, owner: string): { readonly session: TinkerSession; readonly model: TrainingModel } {
+  model(id: string, owner: string): FoundModel {
     const session = this.#sessionOf(id, owner);
     const model = session?.models.get(id);
     if (session && model) return { session, model };
@@ -207,12 +205,18 @@ export class TinkerServer {
     throw new ApiError(404, `there is no model ${JSON.stringify(id.slice(0, 200))}: ${why}`);
   }
 
-  /** Uses up the number of an operation that was refused for good, if it names one of a model of this owner. */
-  refuse({ model_id: id, seq_id: seqId, learns }: RefusedPlace, owner: string, why: string): void {
+  /**
+   * Uses up the number of an operation that was refused for good, if it names one of a model of this owner.
+   * @param learns true where a gradient is missing now
+   */
+  refuse(
+    { model_id: id, seq_id: seqId, learns }: { model_id: unknown; seq_id: unknown; learns: boolean },
+    owner: string,
+    why: string,
+  ): void {
     if (typeof id !== 'string' || !Number.isSafeInteger(seqId)) return;
-    this.#sessionOf(id, owner)
-      ?.models.get(id)
-      ?.operations.refuse(seqId as number, why, learns);
+    const model = this.#sessionOf(id, owner)?.models.get(id);
+    model?.operations.refuse(seqId as number, why, learns);
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */
@@ -256,7 +260,7 @@ export class TinkerServer {
   }
 
   /** The adapter that a client asks for. @throws ApiError 400 */
-  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Body<'create_model'>['lora_config']): LoraConfig {
+  loraOf({ rank, train_mlp: mlp, train_attn: attention }: Static<typeof Lora>): LoraConfig {
     if (rank > MAX_RANK) throw badRequest(`lora_config.rank ${rank} is not 1 to ${MAX_RANK}`, 'lora_config');
     const form = { rank, alpha: ALPHA, rankStabilized: false, dora: false, modules: [...LORA_MODULES] };
     const lora = withLora(this.base.config, form).lora!;

@@ -63,13 +63,16 @@ export class TrainingModel {
     return { 'optim/grad_norm': await policy.step(optimizer), 'optim/lr': optimizer.learningRate };
   }
 
-  /** Takes weights from a checkpoint, and the optimizer's state or none. Added gradients are dropped. */
+  /**
+   * Takes weights from a checkpoint, and the optimizer's state or none, and drops added gradients. Where the folder cannot
+   * be loaded, the gradients stay.
+   */
   async load(folder: string, optimizer: boolean): Promise<void> {
     const policy = await this.policy;
-    this.operations.lost = [];
-    await policy.dropGradients();
     await policy.load(folder);
     if (!optimizer) await policy.resetOptimizer();
+    await policy.dropGradients();
+    this.operations.lost = [];
   }
 
   /** Writes the adapter, with the optimizer's state or without. */

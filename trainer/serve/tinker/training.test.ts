@@ -23,6 +23,7 @@ const { client, server } = tinker;
 t.afterEach(() => client.finishAll());
 t.setTimeout(900_000);
 const base = server.name;
+const MIB = 2 ** 20;
 const compress = promisify(zstdCompress);
 /** With an epsilon this large a step of Adam moves the weights by a tenth of the gradient. */
 const LINEAR = { learning_rate: 1e5, beta1: 0, beta2: 0, eps: 1e6, weight_decay: 0, grad_clip_norm: 0 };
@@ -300,8 +301,31 @@ t.test('a malformed body of any operation uses up the number that it names', asy
   }
   t.match(await model.step(), { error: new RegExp(`request ${first} of it failed \\(data\\[2\\]`) });
   t.ok((await model.step()).metrics, 'and a lost gradient is noticed once');
+  const large = await compress(Buffer.concat([encoded(), Buffer.alloc(65 * MIB)]));
+  const json = { model_id: model.id, seq_id: model.next++ };
+  for (const [body, headers, status] of [
+    [large, { 'content-encoding': 'zstd' }, 413],
+    [json, {}, 415],
+  ] as const)
+    t.equal((await client.post('forward_backward', body, headers)).status, status);
+  t.match(await model.step(), {
+    error: new RegExp(`request ${json.seq_id - 1} of it failed \\(the body has`),
+  });
+  t.ok((await model.step()).metrics, 'nor does it wait for bodies of another kind or size');
   const nobody = [null, [], 5, {}, { model_id: 5, seq_id: 1 }, { model_id: model.id, seq_id: 'x' }];
   for (const body of nobody) t.equal((await client.post('load_weights', body)).status, 400);
+});
+
+t.test('a checkpoint that cannot be loaded leaves the gradients that were added', async t => {
+  const [model, twin] = [await client.model(base), await client.model(base)];
+  const { path } = await (await client.model(base, 1, 8)).operation('save_weights', { path: 'rank-8' });
+  for (const one of [model, twin]) await one.forwardBackward(lesson());
+  t.match(await model.operation('load_weights', { path, optimizer: true }), {
+    error: /another model/,
+    category: 'user',
+  });
+  await Promise.all([model.step(LINEAR), twin.step(LINEAR)]);
+  t.same(await weightsOf(model), await weightsOf(twin));
 });
 
 t.test('an overflowing gradient takes no step and touches no other model', async t => {
@@ -444,7 +468,6 @@ t.test('models of other keys are not found, and share nothing but the base', asy
   );
 });
 
-const MIB = 2 ** 20;
 const BOMBS = 24;
 
 t.test('bodies are protobuf, plain or zstd, up to 64 MiB', async t => {
