@@ -133,6 +133,26 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
   t.match(message({ 'run.yaml': 'extends: 3' }), /names a file/);
 });
 
+t.test('a path that begins with a dot is next to the file that sets it, if it exists there', t => {
+  const schema = Type.Object({ a: Type.Any(), b: Type.Any() });
+  const folder = t.testdir({
+    base: { 'base.yaml': 'a: {folder: ./here, other: ./here}\nb: ../there', here: {} },
+    there: {},
+    'run.yaml': 'extends: base/base.yaml',
+    bytes: {},
+    'names.yaml': 'a: {folder: bytes}\nb: ./absent',
+  });
+  const load = (name: string, overrides: string[] = []) =>
+    loadConfig(join(folder, name), { schema, paths: ['a.folder', 'b', 'c.d'], overrides });
+  t.same(load('run.yaml'), {
+    a: { folder: join(folder, 'base', 'here'), other: './here' },
+    b: join(folder, 'there'),
+  });
+  t.same(load('names.yaml'), { a: { folder: 'bytes' }, b: './absent' }, 'else as written');
+  t.equal(load('run.yaml', ['b=../there']).b, '../there', 'the command line is no file');
+  t.end();
+});
+
 t.test('many keys take time linear in their number, and may repeat an anchor', async t => {
   const schema = Type.Object({ any: Type.Unknown() });
   const cost = (line: (i: number) => string) => {

@@ -16,6 +16,8 @@ export interface LoadOptions<Schema extends TSchema> {
   readonly overrides?: readonly string[];
   readonly parts?: NamedParts;
   readonly library?: ConfigLibrary;
+  /** Dotted keys with a file or folder. A `./…` or `../…` that exists next to the config file is that one. */
+  readonly paths?: readonly string[];
 }
 
 /**
@@ -241,9 +243,9 @@ function configFile(path: string, folder: string, library: ConfigLibrary | undef
 function readLayers(
   file: string,
   trail: readonly string[],
-  options: Pick<LoadOptions<TSchema>, 'parts' | 'library'>,
+  options: Pick<LoadOptions<TSchema>, 'parts' | 'library' | 'paths'>,
 ): Layer[] {
-  const { parts, library } = options;
+  const { parts, library, paths = [] } = options;
   const fail = (message: string): never => {
     throw new ConfigError([{ key: '', where: shown(file), message }]);
   };
@@ -290,7 +292,18 @@ function readLayers(
           library,
         )
       : [];
-  return [...below, ...named, { file, value, lines }];
+  const own = paths.reduce((all, key) => withOwnPath(all, key.split('.'), dirname(file)), value as Json);
+  return [...below, ...named, { file, value: own as JsonObject, lines }];
+}
+
+/** Makes a `./…` or `../…` under a key absolute if it exists in the folder of its config file. */
+function withOwnPath(value: Json, [key, ...rest]: readonly string[], folder: string): Json {
+  if (key === undefined) {
+    if (typeof value !== 'string' || !/^\.\.?[\\/]/.test(value)) return value;
+    const path = resolve(folder, value);
+    return existsSync(path) ? path : value;
+  }
+  return isObject(value) && key in value ? { ...value, [key]: withOwnPath(value[key], rest, folder) } : value;
 }
 
 /** Adds the line of each key. @returns the fault of a key that a map has twice */

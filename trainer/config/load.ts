@@ -46,7 +46,14 @@ export function loadRunSettings(
   overrides: readonly string[] = [],
   purpose: SettingsPurpose = 'train',
 ): RunSettings {
-  const loaded = loadConfig(file, { schema: RunSettings, overrides, parts: RECIPES, library: LIBRARY });
+  const paths = ['policy.tokenizer'];
+  const loaded = loadConfig(file, {
+    schema: RunSettings,
+    overrides,
+    parts: RECIPES,
+    library: LIBRARY,
+    paths,
+  });
   const workers = loaded.policy.workers ?? availableParallelism();
   const settings = { ...loaded, policy: { ...loaded.policy, workers } };
   checkRunSettings(settings, file, purpose);

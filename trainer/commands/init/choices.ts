@@ -50,7 +50,7 @@ const LEARNED_SHARE = 3 / 4;
 
 /** A tokenizer of the texts of random play. */
 interface LearnedVocabulary {
-  /** The place of its files. */
+  /** The place of its files, relative to the config. */
   readonly folder: string;
   /** Longest prompt of a turn in bytes. */
   readonly bytes: number;

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
@@ -200,6 +200,10 @@ t.test('of long texts a vocabulary is learned, with which runs train, resume and
     `run.folder=${join(out, '..', 'runs')}`,
   ]);
   t.equal(settings.policy.tokenizer, folder, 'a path that holds wherever the run is started');
+  t.match(readFileSync(out, 'utf8'), '  tokenizer: ./made-tokenizer #');
+  const moved = t.testdir();
+  cpSync(join(out, '..'), moved, { recursive: true });
+  t.equal(loadRunSettings(join(moved, 'made.yaml')).policy.tokenizer, join(moved, 'made-tokenizer'));
   const shown = `say yes at door 5, 漢字 👍 step ${'\0'}`;
   const tokenizer = await loadTokenizer(folder);
   t.equal(tokenizer.decode(tokenizer.encode(shown)), shown);

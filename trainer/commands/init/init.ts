@@ -1,6 +1,6 @@
 import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, dirname, extname, join, resolve } from 'node:path';
+import { basename, dirname, extname, join } from 'node:path';
 import { stringify } from 'yaml';
 import { closing } from '../../../shared/closing.ts';
 import { overrideConfig } from '../../../shared/config.ts';
@@ -178,7 +178,8 @@ export async function init(
 ): Promise<number> {
   const tag = tagOf(envId);
   const file = options.out ?? `${envId.replace(/^.*\//, '')}.yaml`;
-  const tokenizerFolder = join(dirname(resolve(file)), `${basename(file, extname(file))}-tokenizer`);
+  const tokenizer = `./${basename(file, extname(file))}-tokenizer`;
+  const tokenizerFolder = join(dirname(file), tokenizer);
   refuseExisting(file, options);
   refuseExisting(tokenizerFolder, options);
   checkReplaceable(file);
@@ -203,7 +204,7 @@ export async function init(
     const choices = chooseSettings(
       survey,
       lengths,
-      isLearned ? { folder: tokenizerFolder, bytes: bytes.turn } : undefined,
+      isLearned ? { folder: tokenizer, bytes: bytes.turn } : undefined,
     );
     progress.note('trying out part of an iteration');
     const overrides = isLearned ? [learnedSetting(folder)] : [];

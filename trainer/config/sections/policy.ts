@@ -129,9 +129,9 @@ export const PolicySettings = section({
   fit_context: flag(false),
   /**
    * Tokenizer of a policy from scratch: `words` (of the environments' vocabularies), `bytes` (256 bytes, the prompt's tags
-   * and the actions that environments name: writes any text), or a `tokenizer.json` or its folder. Null: `words` if all
-   * environments have a vocabulary, else `bytes`. With the runtime `tinker`: the model's, as a folder or its name on the
-   * Hub.
+   * and the actions that environments name: writes any text), or a `tokenizer.json` or its folder (`./`: next to the
+   * config). Null: `words` if all environments have a vocabulary, else `bytes`. With the runtime `tinker`: the model's,
+   * as a folder or its name on the Hub.
    */
   tokenizer: orNull(Type.String({ minLength: 1 })),
   /** Base of the rotary position embedding. */
