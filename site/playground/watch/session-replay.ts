@@ -15,6 +15,8 @@ import { SessionFeed } from '../client/session-feed.ts';
 const PACE_MS = 600;
 /** Milliseconds between two requests for new steps. */
 const LOOK_MS = 700;
+/** Characters of an address that browsers open; Firefox refuses more than a mebibyte. */
+const MAX_ADDRESS = 1_000_000;
 
 type ReplayRecord = Replay['records'][number];
 
@@ -201,7 +203,7 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
           <span class="check"><input id="${id}-follow" type="checkbox" checked=${isFollowing}
             onChange=${followLive} />
             <label for="${id}-follow">Follow live</label></span>
-          ${record && html`<a class="button primary" href=${formatAddress(carriedOver(session!, records.slice(1, shown + 1)))}>Play on from here</a>`}
+          ${record && html`<${PlayOn} address=${formatAddress(carriedOver(session!, records.slice(1, shown + 1)))} />`}
         </div>
       </div>
       <div class="stack side">
@@ -214,6 +216,13 @@ export function SessionReplay({ client, sessionId, address }: SessionReplayProps
     </div>`
     }
   </section>`;
+}
+
+/** A link to the visitor's own session, or why there is none. */
+export function PlayOn({ address }: { address: string }) {
+  return address.length <= MAX_ADDRESS
+    ? html`<a class="button primary" href=${address}>Play on from here</a>`
+    : html`<p class="fine">To play on from here, choose an earlier step: the actions are too long for an address.</p>`;
 }
 
 /** The address that opens a session of the visitor's in the shown state. */
