@@ -64,7 +64,9 @@ export const PARTS: { readonly [name: string]: Part } = {
 /** The manifest of a package. */
 export function manifestOf(name: string, manifest: Manifest): object {
   const { description, entries, program, optional, node, dependencies: needs } = PARTS[name];
-  const { dependencies, overrides } = cutDown(manifest, needs) as Manifest;
+  // Pages in dist/ have no types left to remove.
+  const used = needs.filter(need => need !== '@swc/wasm-typescript');
+  const { dependencies, overrides } = cutDown(manifest, used) as Manifest;
   const { true: left = [], false: needed = [] } = Object.groupBy(
     Object.entries(dependencies),
     ([dependency]) => `${optional?.test(dependency) ?? false}` as const,
