@@ -3,11 +3,15 @@ import { basename, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { printableLines } from '../shared/printable.ts';
-import type { ChildProgram } from './commands/processes/child-process.ts';
-import { KILLED_STATUS, startTrainer } from './commands/processes/child-process.ts';
 import { startEnvServer } from './commands/processes/env-server-process.ts';
-import { INTERRUPTED_STATUS, stopRequests } from './commands/processes/stop-signal.ts';
-import { unfinishedRun } from './commands/train/run-failure.ts';
+import {
+  type ChildProgram,
+  INTERRUPTED_STATUS,
+  KILLED_STATUS,
+  startTrainer,
+  stopRequests,
+  unfinishedRun,
+} from './commands/processes/trainer-process.ts';
 import { shownDuration, shownShare } from './tracking/progress.ts';
 import type { RunSummary } from './training/run-folder/report.ts';
 import { nextRunName, openRunFolder } from './training/run-folder/run-folder.ts';

@@ -1,14 +1,16 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import type { FastifyInstance } from 'fastify';
 import { counted } from '../../shared/counted.ts';
 import { listenOnPort } from '../../shared/http/free-port.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
 import { CheckpointProcesses } from './processes/checkpoint-processes.ts';
-import { INTERRUPTED_STATUS, stopRequests } from './processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from './processes/trainer-process.ts';
 
 /** Default port, above that of the environment server. */
 const DEFAULT_PORT = 8090;
@@ -72,16 +74,26 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
     ...{ runs: resolve(runs), server, leaderboard, signed, host, allowedHosts, controlToken },
     checkpoints: new CheckpointProcesses(server),
   });
-  const stopped = Promise.withResolvers<void>();
-  using _requests = stopRequests(stopped.resolve);
-  const address = await listenOnPort(options.port ?? DEFAULT_PORT, options.port !== undefined, port =>
-    app.listen({ host, port }),
-  );
-  console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C stops it)`);
-  console.log(`to control trainers and ask checkpoints from there: ${address}/runs/?token=${controlToken}`);
-  await stopped.promise;
-  await app.close();
+  using requests = stopRequests(() => {});
+  await serveUntil(requests.signal, app, options, address => {
+    console.log(`ragen dashboard of ${runs} on ${address}/runs/ (Ctrl-C stops it)`);
+    console.log(`to control trainers and ask checkpoints from there: ${address}/runs/?token=${controlToken}`);
+  });
   return 0;
+}
+
+/** Serves pages until a stop request. @throws Error where the port is taken */
+async function serveUntil(
+  stop: AbortSignal,
+  app: FastifyInstance,
+  { host, port }: Pick<DashboardOptions, 'host' | 'port'>,
+  onListening: (address: string) => void,
+): Promise<void> {
+  onListening(
+    await listenOnPort(port ?? DEFAULT_PORT, port !== undefined, port => app.listen({ host, port })),
+  );
+  if (!stop.aborted) await once(stop, 'abort');
+  await app.close();
 }
 
 /**
@@ -110,24 +122,20 @@ interface ViewOptions {
  */
 export async function view(paths: readonly string[], { port }: ViewOptions): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-view-'));
-  const stopped = Promise.withResolvers<void>();
-  using requests = stopRequests(stopped.resolve);
+  using requests = stopRequests(() => {});
   try {
     const runs = await importRuns(paths, folder, requests.signal);
     const host = '127.0.0.1';
     const app = await createDashboard({ runs: folder, host, allowedHosts: '' });
-    const address = await listenOnPort(port ?? DEFAULT_PORT, port !== undefined, port =>
-      app.listen({ host, port }),
-    );
-    for (const { id, episodes, formats, notes } of runs) {
-      for (const note of notes) console.log(note);
-      console.log(
-        `${counted(episodes, 'episode')} of ${formats.join(', ')}: ${address}/runs/#/run/${encodeURIComponent(id)}/episodes`,
-      );
-    }
-    console.log('Ctrl-C stops it');
-    await stopped.promise;
-    await app.close();
+    await serveUntil(requests.signal, app, { host, port }, address => {
+      for (const { id, episodes, formats, notes } of runs) {
+        for (const note of notes) console.log(note);
+        console.log(
+          `${counted(episodes, 'episode')} of ${formats.join(', ')}: ${address}/runs/#/run/${encodeURIComponent(id)}/episodes`,
+        );
+      }
+      console.log('Ctrl-C stops it');
+    });
     return 0;
   } catch (error) {
     if (requests.signal.aborted) return INTERRUPTED_STATUS;

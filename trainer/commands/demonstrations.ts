@@ -19,7 +19,7 @@ import { openProgress, type Progress, shownShare } from '../tracking/progress.ts
 import { findServerSoon } from '../training/setup/find-server.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
 import { hasWeights, openPlayer } from './evaluate/players.ts';
-import { stopRequests } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/trainer-process.ts';
 
 interface SaidTurn extends PastTurn {
   readonly exploratory: Turn['exploratory'];

@@ -21,7 +21,7 @@ import { referenceFolder } from '../training/setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, sampledAgent } from '../training/setup/run-context.ts';
 import { PlannedSource } from '../training/sources/planned-source.ts';
 import { localSettings } from './hub/local-models.ts';
-import { stopRequests } from './processes/stop-signal.ts';
+import { stopRequests } from './processes/trainer-process.ts';
 
 export interface DiagnoseOptions {
   readonly json?: boolean;
@@ -198,21 +198,16 @@ export async function diagnoseCheckpoint(
   };
   const memory = state.collapse && { series: state.collapse.series };
   const collapse = await diagnoseCollapse(parts, episodes, step, memory);
-  if (settings.rollout.group_size < 2 || hasPreferenceLoss(settings)) {
-    return {
-      step: state.step,
-      metrics: { ...filtered.metrics, ...collapse.metrics, ...EXITED },
-      tables: {},
-    };
-  }
+  const report = (metrics: Metrics, tables: CheckpointDiagnosis['tables']) => ({
+    step: state.step,
+    metrics: { ...filtered.metrics, ...collapse.metrics, ...metrics, ...EXITED },
+    tables,
+  });
+  if (settings.rollout.group_size < 2 || hasPreferenceLoss(settings)) return report({}, {});
   const later = await laterScores(parts, keptEpisodes(filtered), scores);
   const sequences = keptSequences(filtered, settings, { actionTokens, ...later });
   const gradients = await diagnoseGradients(parts, { episodes, filtered, sequences });
-  return {
-    step: state.step,
-    metrics: { ...filtered.metrics, ...collapse.metrics, ...gradients.metrics, ...EXITED },
-    tables: gradients.tables,
-  };
+  return report(gradients.metrics, gradients.tables);
 }
 
 /** Reports, as RAGEN does, that nothing was trained after the measurement. */

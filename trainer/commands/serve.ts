@@ -1,18 +1,18 @@
+import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { listenOnPort } from '../../shared/http/free-port.ts';
 import { baseFolder } from '../config/derived.ts';
-import { parseModelName } from '../hub/model-name.ts';
+import { parseModelName } from '../hub/cache.ts';
 import { playedPrecision } from '../models/blocks.ts';
 import { createServeApp } from '../serve/app.ts';
-import { findServedModel } from '../serve/find-model.ts';
 import { Models } from '../serve/models.ts';
 import { TinkerServer } from '../serve/tinker/server.ts';
 import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 import { openProgress } from '../tracking/progress.ts';
-import { localModel } from './hub/local-models.ts';
-import { stopRequests } from './processes/stop-signal.ts';
+import { findServedModel, localModel } from './hub/local-models.ts';
+import { stopRequests } from './processes/trainer-process.ts';
 
 /** Environment variables that hold tokens: other users could read them on a command line. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';
@@ -98,10 +98,7 @@ export async function serve(target: string, options: ServeOptions): Promise<numb
     console.log(
       `serving ${models.all.map(model => model.name).join(', ')} on http://${shown}:${bound}/v1 (${models.base.policy.description})`,
     );
-    await new Promise<void>(resolve => {
-      if (stop.aborted) resolve();
-      else stop.addEventListener('abort', () => resolve(), { once: true });
-    });
+    if (!stop.aborted) await once(stop, 'abort');
     await app.close();
     return 0;
   } catch (error) {

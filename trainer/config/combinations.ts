@@ -4,7 +4,6 @@ import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
 import { curriculumFaults } from '../rollout/levels/curriculum.ts';
-import { branchingClashes } from './branching-combinations.ts';
 import {
   distributionChange,
   filterSettings,
@@ -15,6 +14,7 @@ import {
   needsProximal,
 } from './derived.ts';
 import {
+  branchingClashes,
   hasOwnReference,
   monitorClashes,
   preferenceClashes,

@@ -7,7 +7,7 @@ import { usesProximal } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
-import { changedSamplingFields } from '../generation/remote/sampling-fields.ts';
+import { changedSamplingFields } from '../generation/remote/engine-client.ts';
 import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
 import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
 import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
@@ -229,4 +229,15 @@ export function earlyStoppingSettings({ training }: RunSettings): EarlyStoppingS
 /** True if the trajectories of an iteration, counted from 1, are written. */
 export function recordsTrajectories({ tracking }: Pick<RunSettings, 'tracking'>, step: number): boolean {
   return tracking.trajectories_every > 0 && step % tracking.trajectories_every === 0;
+}
+
+/**
+ * The secret in the environment variable that a setting names; undefined where it names none.
+ * @throws Error where the variable is not set
+ */
+export function secretOf(setting: string, variable: string | null): string | undefined {
+  if (variable === null) return undefined;
+  const secret = process.env[variable];
+  if (secret) return secret;
+  throw new Error(`${setting}: the environment variable ${variable} is not set`);
 }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { secretOf } from './secret.ts';
+import { secretOf } from './derived.ts';
 
 t.test('a secret is read from the variable that a setting names', async t => {
   t.teardown(() => delete process.env.RAGEN_TEST_SECRET);

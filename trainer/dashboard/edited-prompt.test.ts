@@ -1,5 +1,5 @@
 import t from 'tap';
-import { editedPrompt } from './edited-prompt.ts';
+import { editedPrompt } from './checkpoint-route.ts';
 
 /** Tokens 1, 2, 3, … with these texts. */
 const change = (texts: readonly string[], edited: string) =>

@@ -8,8 +8,7 @@ import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
 import { ApiError, badRequest } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes, refuseUnknown, sendError } from '../serve/openai/routes.ts';
-import { holdsKey, type Rollout } from './rollout.ts';
-import { MODEL_NAME, type RolloutModel } from './rollout-model.ts';
+import { holdsKey, MODEL_NAME, type Rollout, type RolloutModel } from './rollout.ts';
 import type { WorkQueue } from './work-queue.ts';
 
 const NORMAL_CLOSURE = 1000;

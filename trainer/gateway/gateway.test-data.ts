@@ -9,9 +9,8 @@ import { describeTags } from '../rollout/described-tag.ts';
 import type { RewardHook } from '../rollout/rewards/reward-hook.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import type { GroupPlan, Tag } from '../rollout/tag.ts';
-import { Gateway, type GatewaySettings } from './gateway.ts';
-import { programAgent } from './program-agent.ts';
-import type { GatewayPolicy } from './rollout-model.ts';
+import { Gateway, type GatewaySettings, programAgent } from './gateway.ts';
+import type { GatewayPolicy } from './rollout.ts';
 
 /** Characters that every small tokenizer of these tests has. */
 const CHARACTERS = ['\n', ...Array.from({ length: 95 }, (_, i) => String.fromCharCode(32 + i))];

@@ -13,8 +13,7 @@ import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
-import { ActiveRequest, Sequence } from './sequence.ts';
-import { type Decode, StopStrings } from './stop-strings.ts';
+import { ActiveRequest, type Decode, Sequence, StopStrings } from './sequence.ts';
 import { TextGrammarMatcher } from './text-grammar.ts';
 
 /**

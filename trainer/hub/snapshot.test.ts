@@ -6,11 +6,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { lock } from 'proper-lockfile';
 import t from 'tap';
-import { allowedFiles } from './allowed-files.ts';
-import { cachedSnapshot, ModelCache, modelOfSnapshot } from './cache.ts';
+import { cachedSnapshot, ModelCache, modelOfSnapshot, parseModelName } from './cache.ts';
 import { startHub, TEST_TOKEN } from './hub.test-data.ts';
-import { hubSettings } from './hub-settings.ts';
-import { parseModelName } from './model-name.ts';
+import { allowedFiles, hubSettings } from './hub-settings.ts';
 import { fetchSnapshot, type SnapshotOptions } from './snapshot.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'ragen-hub-'));

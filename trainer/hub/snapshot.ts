@@ -5,8 +5,15 @@ import { dirname, join } from 'node:path';
 import { lock } from 'proper-lockfile';
 import { closing } from '../../shared/closing.ts';
 import { retry } from '../../shared/http/retry.ts';
-import { allowedFiles } from './allowed-files.ts';
-import { cachedSnapshot, hasFile, ModelCache, modelOfSnapshot } from './cache.ts';
+import {
+  cachedSnapshot,
+  hasFile,
+  isCommit,
+  ModelCache,
+  type ModelName,
+  modelOfSnapshot,
+  shownModelName,
+} from './cache.ts';
 import {
   type HubAnswer,
   HubClient,
@@ -14,8 +21,7 @@ import {
   isUnreachable,
   PassingError,
 } from './hub-client.ts';
-import { HubError, type HubSettings } from './hub-settings.ts';
-import { isCommit, type ModelName, shownModelName } from './model-name.ts';
+import { allowedFiles, HubError, type HubSettings } from './hub-settings.ts';
 
 /** Files that are queried and downloaded at once. */
 const DESCRIBED_AT_ONCE = 8;

@@ -5,13 +5,11 @@ import { outputLog } from '../../shared/log-text.ts';
 import { inSlices, type Sliced } from '../../shared/slices.ts';
 import { VERSION } from '../../shared/version.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { Access, type AccessSettings } from './access.ts';
+import { Access, type AccessSettings, Budget } from './access.ts';
 import { batchRoute } from './batch-route.ts';
-import { Budget } from './capacity.ts';
-import type { Models } from './models.ts';
+import type { Models, ServedModel } from './models.ts';
 import { badRequest, clientGone } from './openai/errors.ts';
-import { bodyParser } from './openai/parse.ts';
-import { chatPrompt, encoded } from './openai/prompts.ts';
+import { chatPrompt, encoded } from './openai/requests.ts';
 import {
   apiErrorOf,
   type CompletionEnd,
@@ -21,12 +19,12 @@ import {
   sendError,
 } from './openai/routes.ts';
 import {
+  bodyParser,
   DetokenizeRequestSchema,
   LoadAdapterSchema,
   TokenizeRequestSchema,
   UnloadAdapterSchema,
 } from './openai/schemas.ts';
-import type { ServedModel } from './served-model.ts';
 import { tinkerRoutes } from './tinker/routes.ts';
 import type { TinkerServer } from './tinker/server.ts';
 

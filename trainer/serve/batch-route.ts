@@ -1,13 +1,13 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { ServerResponse } from 'node:http';
+import type { FastifyInstance } from 'fastify';
 import Type, { type Static } from 'typebox';
 import { closed } from '../../shared/schema/closed.ts';
 import type { Generation } from '../generation/generation.ts';
+import { clientGone } from './openai/errors.ts';
 import type { LanguageModel } from './openai/language-model.ts';
-import { completionOptions } from './openai/options.ts';
-import { bodyParser } from './openai/parse.ts';
-import { checkedPrompt } from './openai/prompts.ts';
-import { apiErrorOf, type CompletionHost } from './openai/routes.ts';
-import { SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
+import { checkedPrompt, completionOptions } from './openai/requests.ts';
+import { apiErrorOf, type CompletionEnd, type CompletionHost } from './openai/routes.ts';
+import { bodyParser, SAMPLING_FIELDS, TOKEN_GRAMMAR, TokenIds } from './openai/schemas.ts';
 
 /** Most prompts of one request. */
 const MAX_BATCHED = 64;
@@ -35,24 +35,41 @@ export function batchRoute(app: FastifyInstance, host: CompletionHost): void {
     const body = parseBatch(request.body);
     const model = host.model(body.model, request);
     reply.hijack();
-    const lines = new LineWriter(reply, request);
+    const { signal } = clientGone(request, reply);
+    const lines = new LineWriter(reply.raw);
     await Promise.all(
-      body.requests.map((one, index) => {
-        const call = (signal: AbortSignal) => sampled(one, body, model, signal);
-        return lines.answer({ index, call, promptTokens: one.prompt.length }, model, host);
+      body.requests.map(async (one, index) => {
+        const began = performance.now();
+        let leave = () => {};
+        let outcome: CompletionEnd['outcome'] = 'failed';
+        let completionTokens = 0;
+        try {
+          leave = host.enter(1);
+          const { tokenIds, logProbs, finishReason } = await sampled(one, body, model, signal);
+          completionTokens = tokenIds.length;
+          outcome = 'finished';
+          const finish_reason = finishReason === 'stop' ? 'stop' : 'length';
+          lines.write({ index, token_ids: [...tokenIds], logprobs: [...logProbs], finish_reason });
+        } catch (error) {
+          const refusal = apiErrorOf(error);
+          if (refusal.status >= 500 && !signal.aborted) request.log.error(error);
+          lines.write({ index, error: { ...refusal.body.error, status: refusal.status } });
+        } finally {
+          leave();
+          host.onEnd?.({
+            kind: 'completion',
+            model: model.name,
+            outcome: signal.aborted ? 'aborted' : outcome,
+            promptTokens: one.prompt.length,
+            completionTokens,
+            seconds: (performance.now() - began) / 1000,
+          });
+        }
       }),
     );
     lines.end();
     return reply;
   });
-}
-
-/** A prompt of a request. */
-interface Prompt {
-  readonly index: number;
-  readonly promptTokens: number;
-  /** Samples its response. @throws ApiError 400 */
-  readonly call: (signal: AbortSignal) => Promise<Generation>;
 }
 
 /** @throws ApiError 400 */
@@ -69,60 +86,22 @@ function sampled(
   return model.generate(grammar ? { ...asked, grammar } : asked, signal);
 }
 
-/** Writes the lines of a reply; those of one turn of the event loop together. A disconnected client ends the work. */
+/** Writes the lines of a reply; those of one turn of the event loop together. */
 class LineWriter {
-  readonly #response: FastifyReply['raw'];
-  readonly #gone = new AbortController();
-  readonly #log: FastifyRequest['log'];
+  readonly #response: ServerResponse;
   #lines = '';
 
-  constructor({ raw }: FastifyReply, { log }: FastifyRequest) {
-    this.#response = raw;
-    this.#log = log;
-    raw.writeHead(200, {
+  constructor(response: ServerResponse) {
+    this.#response = response;
+    response.writeHead(200, {
       'content-type': 'application/x-ndjson; charset=utf-8',
       'cache-control': 'no-store',
     });
-    raw.once('close', () => this.#gone.abort(new Error('the client went away')));
   }
 
-  /** Samples a response and writes its line. */
-  async answer(
-    { index, call, promptTokens }: Prompt,
-    model: LanguageModel,
-    host: CompletionHost,
-  ): Promise<void> {
-    const began = performance.now();
-    let leave = () => {};
-    let tokens = 0;
-    let failed = true;
-    try {
-      leave = host.enter(1);
-      const { tokenIds, logProbs, finishReason } = await call(this.#gone.signal);
-      tokens = tokenIds.length;
-      failed = false;
-      this.#write({
-        index,
-        token_ids: [...tokenIds],
-        logprobs: [...logProbs],
-        finish_reason: finishReason === 'stop' ? 'stop' : 'length',
-      });
-    } catch (error) {
-      const refusal = apiErrorOf(error);
-      if (refusal.status >= 500 && !this.#gone.signal.aborted) this.#log.error(error);
-      this.#write({ index, error: { ...refusal.body.error, status: refusal.status } });
-    } finally {
-      leave();
-      const ended = failed ? 'failed' : 'finished';
-      host.onEnd?.({
-        kind: 'completion',
-        model: model.name,
-        outcome: this.#gone.signal.aborted ? 'aborted' : ended,
-        promptTokens,
-        completionTokens: tokens,
-        seconds: (performance.now() - began) / 1000,
-      });
-    }
+  write(line: object): void {
+    if (this.#lines === '') setImmediate(() => this.#flush());
+    this.#lines += `${JSON.stringify(line)}\n`;
   }
 
   end(): void {
@@ -130,15 +109,10 @@ class LineWriter {
     this.#response.end();
   }
 
-  #write(line: object): void {
-    if (this.#gone.signal.aborted) return;
-    if (this.#lines === '') setImmediate(() => this.#flush());
-    this.#lines += `${JSON.stringify(line)}\n`;
-  }
-
   #flush(): void {
     const lines = this.#lines;
     this.#lines = '';
-    if (lines !== '' && !this.#response.writableEnded) this.#response.write(lines);
+    if (lines !== '' && !this.#response.writableEnded && !this.#response.destroyed)
+      this.#response.write(lines);
   }
 }

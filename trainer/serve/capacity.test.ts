@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Budget } from './capacity.ts';
+import { Budget } from './access.ts';
 
 t.test('a budget also charges its parent, and returns a share once', async t => {
   const whole = new Budget(3, used => `${used} of all`);

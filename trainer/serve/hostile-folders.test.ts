@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { findServedModel } from './find-model.ts';
+import { findServedModel } from '../commands/hub/local-models.ts';
 import { Models } from './models.ts';
 import { goldenFolder, startServer } from './serve.test-data.ts';
 

@@ -1,8 +1,19 @@
+import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import type { JsonObject } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
+import type { Generation, StreamedToken } from '../generation/generation.ts';
+import { NOTHING_LEFT } from '../generation/sampling.ts';
+import type { TextGrammar } from '../generation/text-grammar.ts';
 import type { DecoderConfig } from '../models/config.ts';
+import { readModelTextIfThere } from '../models/files/model-file.ts';
 import { loraSpecs } from '../models/parameters.ts';
-import { readTokenizerFiles, tokenizerFromFiles } from '../models/tokenizer/load.ts';
+import {
+  endTokenIds,
+  GENERATION_CONFIG_FILE,
+  readTokenizerFiles,
+  tokenizerFromFiles,
+} from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import {
   isAdapterFolder,
@@ -15,14 +26,15 @@ import { LocalPolicy, type LocalPolicyOptions } from '../policy/local-policy.ts'
 import type { ModelState } from '../policy/options.ts';
 import { PLACEHOLDER_TURN, textAfterPlaceholder } from '../prompts/chat.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { generationStops } from './find-model.ts';
 import { JsonGrammars } from './grammar/json-grammars.ts';
 import { ApiError, badRequest, modelNotFound } from './openai/errors.ts';
-import { PromptEncoder } from './openai/prompt-encoder.ts';
-import { ServedModel } from './served-model.ts';
+import { type LanguageModel, PrefixCache, type TokenRequest } from './openai/language-model.ts';
+import { PromptEncoder, TextLimitError } from './openai/prompt-encoder.ts';
 
 /** Most policies of unloaded adapters that are kept for the next ones: opening one starts threads. */
 const MAX_SPARE = 2;
+/** Settings of a policy that only generates. */
+const PLAYED = { seed: 0, valueHead: false, generationOnly: true } as const;
 
 export interface ModelsOptions {
   /** Folder of a model, or of an adapter. */
@@ -48,10 +60,7 @@ export interface ModelsOptions {
 /** The models of a server: the one it was started with, and adapters that are loaded and unloaded. */
 export class Models {
   readonly #options: ModelsOptions;
-  readonly #tokenizer: Tokenizer;
-  readonly #encoder: PromptEncoder;
-  readonly #stopTokenIds: readonly number[];
-  readonly #grammars: JsonGrammars;
+  readonly #shared: SharedParts;
   readonly #models = new Map<string, ServedModel>();
   readonly #base: ServedModel;
   readonly #baseFolder: string;
@@ -59,21 +68,11 @@ export class Models {
   /** Loads and unloads happen one after the other. */
   readonly #queue = new SerialQueue();
 
-  private constructor(
-    options: ModelsOptions,
-    policy: LocalPolicy,
-    tokenizer: Tokenizer,
-    encoder: PromptEncoder,
-    stopTokenIds: readonly number[],
-    baseFolder: string,
-  ) {
+  private constructor(options: ModelsOptions, policy: LocalPolicy, shared: SharedParts, baseFolder: string) {
     this.#options = options;
-    this.#tokenizer = tokenizer;
-    this.#encoder = encoder;
-    this.#stopTokenIds = stopTokenIds;
+    this.#shared = shared;
     this.#baseFolder = baseFolder;
-    this.#grammars = new JsonGrammars(tokenizer, policy.vocabularySize, stopTokenIds);
-    this.#base = this.#served(options.name, options.folder, policy);
+    this.#base = new ServedModel(options.name, options.folder, policy, shared);
   }
 
   /** @throws Error, ModelConfigError or SafetensorsError for a model that cannot be served */
@@ -91,18 +90,13 @@ export class Models {
       const tokenizer = tokenizerFromFiles(files, tokenizerFolder);
       const named = [...(await generationStops(place.base)), ...(await generationStops(folder))];
       const stops = [...named, ...(await closingTokens(tokenizer, encoder))];
-      const policy = await LocalPolicy.create({
-        ...options.policy,
-        model: folder,
-        base,
-        seed: 0,
-        valueHead: false,
-        generationOnly: true,
-        files,
-      });
+      const policy = await LocalPolicy.create({ ...options.policy, ...PLAYED, model: folder, base, files });
       const ids = [policy.config.eosTokenId, tokenizer.eosTokenId, ...stops].flat();
-      const known = [...new Set(ids.filter(id => id !== null && id !== undefined))];
-      return new Models(options, policy, tokenizer, encoder, known, place.base);
+      const stopTokenIds = [...new Set(ids.filter(id => id !== null && id !== undefined))];
+      const grammars = new JsonGrammars(tokenizer, policy.vocabularySize, stopTokenIds);
+      const keptSequences = options.policy.maxOpenSequences ?? 0;
+      const shared = { tokenizer, encoder, stopTokenIds, grammars, keptSequences };
+      return new Models(options, policy, shared, place.base);
     } catch (error) {
       await encoder.close();
       throw error;
@@ -159,7 +153,7 @@ export class Models {
           'lora_path',
         );
       }
-      const model = this.#served(name, folder, policy);
+      const model = new ServedModel(name, folder, policy, this.#shared);
       this.#models.set(name, model);
       return model;
     });
@@ -191,7 +185,7 @@ export class Models {
   async close(): Promise<void> {
     await this.#queue.idle;
     await Promise.all([
-      this.#encoder.close(),
+      this.#shared.encoder.close(),
       ...this.all.map(model => model.policy.close()),
       ...this.#spare.map(spare => spare.close()),
     ]);
@@ -212,14 +206,8 @@ export class Models {
       }
     }
     const model = config.lora === undefined ? folder : await this.#adapted(folder, config);
-    return LocalPolicy.create({
-      ...this.#options.policy,
-      model,
-      seed: 0,
-      valueHead: false,
-      generationOnly: true,
-      files: this.#tokenizer.files,
-    });
+    const { files } = this.#shared.tokenizer;
+    return LocalPolicy.create({ ...this.#options.policy, ...PLAYED, model, files });
   }
 
   /** @throws Error for a folder that contains neither an adapter nor a model of the same vocabulary */
@@ -247,19 +235,12 @@ export class Models {
       weights: adapter,
     };
   }
+}
 
-  #served(name: string, folder: string, policy: LocalPolicy): ServedModel {
-    return new ServedModel({
-      name,
-      folder,
-      policy,
-      tokenizer: this.#tokenizer,
-      encoder: this.#encoder,
-      stopTokenIds: this.#stopTokenIds,
-      keptSequences: this.#options.policy.maxOpenSequences ?? 0,
-      grammars: this.#grammars,
-    });
-  }
+/** Tokens that end a response by the folder's `generation_config.json`; none where it has no such file. */
+async function generationStops(folder: string): Promise<readonly number[]> {
+  const text = await readModelTextIfThere(join(folder, GENERATION_CONFIG_FILE));
+  return text === undefined ? [] : endTokenIds({ files: { [GENERATION_CONFIG_FILE]: text } });
 }
 
 /** The special token after a response in the chat template, if there is one. */
@@ -271,4 +252,115 @@ async function closingTokens(tokenizer: Tokenizer, encoder: PromptEncoder): Prom
   const closing = textAfterPlaceholder(text);
   const ids = await encoder.encode(closing, closing.length);
   return (ids ?? []).slice(0, 1).filter(id => tokenizer.decode([id], { skipSpecial: true }) === '');
+}
+
+/** Parts that all models of a server share. */
+interface SharedParts {
+  readonly tokenizer: Tokenizer;
+  readonly encoder: PromptEncoder;
+  readonly stopTokenIds: readonly number[];
+  readonly grammars: JsonGrammars;
+  /** Most finished sequences of a model that keep a cache. */
+  readonly keptSequences: number;
+}
+
+/** A named policy that answers the requests of OpenAI's API with the trainer's own sampling. */
+export class ServedModel implements LanguageModel {
+  readonly name: string;
+  readonly folder: string;
+  readonly policy: LocalPolicy;
+  readonly tokenizer: Tokenizer;
+  readonly encoder: PromptEncoder;
+  readonly stopTokenIds: readonly number[];
+  readonly fingerprint: string;
+  readonly created = Math.floor(Date.now() / 1000);
+  readonly #grammars: JsonGrammars;
+  readonly #kept: PrefixCache;
+  #nextSequence = 0;
+  #open = 0;
+  #onIdle: (() => void) | null = null;
+
+  /** @param folder of the weights */
+  constructor(name: string, folder: string, policy: LocalPolicy, shared: SharedParts) {
+    this.name = name;
+    this.folder = folder;
+    this.policy = policy;
+    this.tokenizer = shared.tokenizer;
+    this.encoder = shared.encoder;
+    this.stopTokenIds = shared.stopTokenIds;
+    this.fingerprint = `${name}@${policy.version}`;
+    this.#grammars = shared.grammars;
+    this.#kept = new PrefixCache(shared.keptSequences, id => policy.release(id));
+  }
+
+  get maxSequenceLength(): number {
+    return this.policy.maxSequenceLength;
+  }
+
+  get vocabularySize(): number {
+    return this.policy.vocabularySize;
+  }
+
+  /** Responses that are being sampled. */
+  get open(): number {
+    return this.#open;
+  }
+
+  async generate(
+    request: TokenRequest,
+    signal: AbortSignal,
+    watch?: (token: StreamedToken) => void,
+  ): Promise<Generation> {
+    signal.throwIfAborted();
+    await this.#tryBadWords(request.sampling.badWords ?? [], signal);
+    this.#open++;
+    try {
+      const fresh = () => this.#nextSequence++;
+      const made = await this.#kept.generate(this.policy, request, fresh, signal, watch);
+      this.policy.park(made.sequenceId);
+      this.#kept.keep(made.sequenceId, made.tokens);
+      return made.generation;
+    } catch (error) {
+      throw (error as Error).message === NOTHING_LEFT ? badRequest(NOTHING_LEFT) : error;
+    } finally {
+      this.#open--;
+      if (this.#open === 0) this.#onIdle?.();
+    }
+  }
+
+  /**
+   * A worker tokenizes them again without a limit.
+   * @throws ApiError 400 where the tokenizer takes too long for one
+   */
+  async #tryBadWords(words: readonly string[], signal: AbortSignal): Promise<void> {
+    if (words.length === 0) return;
+    const texts = words.flatMap(word => [word.trimStart(), ` ${word.trimStart()}`]);
+    await this.encoder.tryTexts(texts, signal).catch(error => {
+      if (!(error instanceof TextLimitError)) throw error;
+      throw badRequest(`the model's tokenizer ${error.message} for bad_words`, 'bad_words');
+    });
+  }
+
+  async score(tokenIds: readonly number[]): Promise<Float32Array> {
+    const mask = new Uint8Array(tokenIds.length).fill(1);
+    mask[0] = 0;
+    if (tokenIds.length < 2) return new Float32Array(tokenIds.length);
+    const [{ logProbs }] = await this.policy.score([{ tokenIds: Int32Array.from(tokenIds), lossMask: mask }]);
+    return logProbs;
+  }
+
+  jsonGrammar(schema: JsonObject): Promise<TextGrammar> {
+    return this.#grammars.of(schema);
+  }
+
+  /** Resolves when nothing is being sampled; then releases the policy and its caches. */
+  async retire(): Promise<LocalPolicy> {
+    if (this.#open > 0) {
+      await new Promise<void>(resolve => {
+        this.#onIdle = resolve;
+      });
+    }
+    this.#kept.clear();
+    return this.policy;
+  }
 }

@@ -48,6 +48,21 @@ export function openProgress(stream: ProgressStream, level: LogLevel = 'info'): 
   return stream.isTTY && level !== 'debug' ? barProgress(stream) : plainProgress(stream);
 }
 
+const each =
+  <Args extends unknown[]>(...calls: readonly ((...args: Args) => void)[]) =>
+  (...args: Args): void => {
+    for (const call of calls) call(...args);
+  };
+
+/** Progress that goes to two places. */
+export const both = (one: Progress, other: Progress): Progress => ({
+  begin: each(one.begin, other.begin),
+  update: each(one.update, other.update),
+  end: each(one.end, other.end),
+  note: each(one.note, other.note),
+  warn: each(one.warn, other.warn),
+});
+
 /** Shows nothing. */
 export const silentProgress: Progress = { begin() {}, update() {}, end() {}, note() {}, warn() {} };
 

@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from '
 import { copyTrainerLog } from '../../shared/log.ts';
 import { printableLines } from '../../shared/printable.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
-import { type Progress, plainProgress } from './progress.ts';
+import { both, type Progress, plainProgress } from './progress.ts';
 
 /** A file that would grow beyond this loses its older half. */
 const MAX_BYTES = 2 ** 20;
@@ -57,29 +57,7 @@ export class RunLog {
 
   /** Shows progress, and writes each line that a file would get on standard error. */
   logged(shown: Progress): Progress {
-    const kept = plainProgress({ write: text => this.write(text.trimEnd()) }, this.#now);
-    return {
-      begin: (stage, total, done) => {
-        shown.begin(stage, total, done);
-        kept.begin(stage, total, done);
-      },
-      update: (done, numbers) => {
-        shown.update(done, numbers);
-        kept.update(done, numbers);
-      },
-      end: () => {
-        shown.end();
-        kept.end();
-      },
-      note: text => {
-        shown.note(text);
-        kept.note(text);
-      },
-      warn: text => {
-        shown.warn(text);
-        kept.warn(text);
-      },
-    };
+    return both(shown, plainProgress({ write: text => this.write(text.trimEnd()) }, this.#now));
   }
 
   [Symbol.dispose](): void {

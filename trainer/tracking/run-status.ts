@@ -13,9 +13,8 @@ import {
   type ValidationPoint,
 } from '../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../config/settings.ts';
-import { modelOfSnapshot } from '../hub/cache.ts';
-import { shownModelName } from '../hub/model-name.ts';
-import type { Progress } from './progress.ts';
+import { modelOfSnapshot, shownModelName } from '../hub/cache.ts';
+import { both, type Progress } from './progress.ts';
 import type { MetricSink } from './tracker.ts';
 
 /** Shortest time between two writes that only report progress. */
@@ -115,26 +114,18 @@ export class RunStatusFile {
 
   /** Shows progress and keeps it. */
   get progress(): Progress {
-    return {
+    const keep = (text: string) =>
+      this.#change({ notes: [...this.#status.notes, this.#note(text)].slice(-KEPT_NOTES) });
+    return both(this.#progress, {
       begin: (stage, total, done) => {
-        this.#progress.begin(stage, total, done);
         this.#stageStart = { done, at: this.#now() };
         this.#change({ stage, total, done, eta_s: null, ...(stage === TRAINING ? { step: done } : {}) });
       },
-      update: (done, numbers) => {
-        this.#progress.update(done, numbers);
-        this.#update(done);
-      },
-      end: () => this.#progress.end(),
-      note: text => {
-        this.#progress.note(text);
-        this.#keep(text);
-      },
-      warn: text => {
-        this.#progress.warn(text);
-        this.#keep(text);
-      },
-    };
+      update: done => this.#update(done),
+      end() {},
+      note: keep,
+      warn: keep,
+    });
   }
 
   /** Reads the validations and the training time from the rows of a run. */
@@ -184,10 +175,6 @@ export class RunStatusFile {
     if (!point) return;
     const before = this.#status.validations.filter(other => other.step < step);
     this.#change({ validations: thinnedOut([...before, point]) });
-  }
-
-  #keep(text: string): void {
-    this.#change({ notes: [...this.#status.notes, this.#note(text)].slice(-KEPT_NOTES) });
   }
 
   #note(text: string): RunNote {

@@ -1,8 +1,22 @@
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { camelized } from '../../shared/camelized.ts';
 import { withoutImages } from '../../shared/observation-parts.ts';
-import type { GroupRecord, SampleRecord, TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
-import { type Episode, type EpisodeSample, episodeReturn, samplesOf } from '../rollout/episode.ts';
-import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
+import type {
+  GroupRecord,
+  SampleRecord,
+  TrajectoryRecord,
+  TurnRecord,
+} from '../../shared/run-folder/run-files.ts';
+import {
+  type Episode,
+  type EpisodePrefix,
+  type EpisodeSample,
+  episodeReturn,
+  samplesOf,
+  type Turn,
+} from '../rollout/episode.ts';
+import { appendJsonLine, readJsonLines, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
 
 /** Larger states are left out: they are only for pictures. */
 const MAX_STRUCTURED_BYTES = 64 * 1024;
@@ -86,8 +100,9 @@ export function writeEpisodes(file: string, episodes: readonly Episode[], notes?
   );
 }
 
-/** An episode's record in trajectory files; keys as in RAGEN. Pictures are named, not kept. */
+/** An episode's record in trajectory files; keys as in RAGEN. Pictures are named, not kept; JSON leaves out what is undefined. */
 export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): TrajectoryRecord {
+  const { nodes, continuations, prefix, server, success, terminated, truncation, following } = episode;
   const group = notes?.group(episode);
   return {
     episode_id: episode.episodeId,
@@ -96,85 +111,139 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     group_id: episode.groupId,
     member: episode.member ?? 0,
     seed: episode.seed,
-    ...(episode.dynamicsSeed === undefined ? {} : { dynamics_seed: episode.dynamicsSeed }),
-    ...(episode.reseeds
-      ? {
-          reseeds: episode.reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })),
-        }
-      : {}),
-    ...(episode.nodes ? { nodes: episode.nodes } : {}),
-    ...(episode.continuations ? { continuations: episode.continuations } : {}),
-    ...(episode.prefix ? { prefix: episode.prefix } : {}),
-    server: episode.server,
-    success: episode.success,
-    terminated: episode.terminated,
+    dynamics_seed: episode.dynamicsSeed,
+    reseeds: episode.reseeds?.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })),
+    ...{ nodes, continuations, prefix, server, success, terminated },
     truncated: episode.unsuccessful,
-    ...(episode.truncation ? { truncation: episode.truncation } : {}),
-    ...(episode.endedBy === undefined ? {} : { ended_by: episode.endedBy }),
-    ...(episode.following ? { following: Array.from(episode.following) } : {}),
+    truncation,
+    ended_by: episode.endedBy,
+    following: following && Array.from(following),
     return: episodeReturn(episode),
-    ...(group ? { filter: { score: group.score, std: group.std, kept: group.kept } } : {}),
-    turns: episode.turns.map(turn => ({
-      state: withoutImages(turn.state),
-      ...structuredField('structured', turn.structured),
-      ...structuredField('between', turn.between),
-      actions_left: turn.actionsLeft,
-      actions: turn.actions,
-      ...(turn.sent ? { sent: turn.sent } : {}),
-      ...(turn.stateKey === undefined ? {} : { state_key: turn.stateKey }),
-      ...(turn.actionNames ? { action_names: turn.actionNames } : {}),
-      reward: turn.reward,
-      penalty: turn.penalty,
-      ...(turn.rewards ? { rewards: turn.rewards } : {}),
-      info: turn.info,
-      llm_response: turn.response,
-      llm_raw_response: turn.rawResponse,
-      tokens: turn.tokens,
-      sample: turn.sample ?? 0,
-      ...(turn.finishReason ? { finish_reason: turn.finishReason } : {}),
-    })),
+    filter: group && { score: group.score, std: group.std, kept: group.kept },
+    turns: episode.turns.map(turnRecord),
     final_state: episode.finalState && withoutImages(episode.finalState),
-    ...structuredField('final_structured', episode.finalStructured),
+    final_structured: bounded(episode.finalStructured),
     samples: samplesOf(episode).map(sample => sampleRecord(sample, notes?.tokens(sample))),
   };
 }
 
-function structuredField<K extends string, V>(key: K, state: V | undefined): { readonly [key in K]?: V } {
-  if (state === undefined) return {};
-  if (Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES) return {};
-  return { [key]: state } as { readonly [key in K]: V };
+function turnRecord(turn: Turn): TurnRecord {
+  const { actions, sent, reward, penalty, rewards, info, tokens } = turn;
+  return {
+    state: withoutImages(turn.state),
+    structured: bounded(turn.structured),
+    between: bounded(turn.between),
+    actions_left: turn.actionsLeft,
+    ...{ actions, sent },
+    state_key: turn.stateKey,
+    action_names: turn.actionNames,
+    ...{ reward, penalty, rewards, info },
+    llm_response: turn.response,
+    llm_raw_response: turn.rawResponse,
+    tokens,
+    sample: turn.sample ?? 0,
+    finish_reason: turn.finishReason,
+  };
+}
+
+function bounded<State>(state: State | undefined): State | undefined {
+  if (state === undefined) return undefined;
+  return Buffer.byteLength(JSON.stringify(state)) > MAX_STRUCTURED_BYTES ? undefined : state;
 }
 
 function sampleRecord(sample: EpisodeSample, notes: TokenNotes = {}): SampleRecord {
-  const { entropies, advantages, returns, reference } = notes;
+  const { top } = sample;
   const values = notes.values ?? sample.values;
-  const rounded = (name: string, list: ArrayLike<number> | undefined) =>
-    list
-      ? {
-          [name]: Array.from(sample.lossMask, (on, t) =>
-            on ? Math.round(list[t] * DECIMALS) / DECIMALS : 0,
-          ),
-        }
-      : {};
+  const sampled = (list: ArrayLike<number> | undefined, shown: (value: number) => number) =>
+    list && Array.from(sample.lossMask, (on, t) => (on ? shown(list[t]) : 0));
   return {
     token_ids: Array.from(sample.tokenIds),
     mask: Array.from(sample.lossMask),
     log_probs: Array.from(sample.logProbs),
     versions: Array.from(sample.versions),
-    ...rounded('entropies', entropies),
-    ...rounded('advantages', advantages),
+    entropies: sampled(notes.entropies, rounded),
+    advantages: sampled(notes.advantages, rounded),
     // Exact, since advantages follow from them.
-    ...(values ? { values: Array.from(sample.lossMask, (on, t) => (on ? values[t] : 0)) } : {}),
-    ...rounded('returns', returns),
-    ...rounded('reference_log_probs', reference),
-    ...(sample.top ? { top_logprobs: Array.from(sample.tokenIds, (_, t) => topOf(sample.top!.get(t))) } : {}),
+    values: sampled(values, value => value),
+    returns: sampled(notes.returns, rounded),
+    reference_log_probs: sampled(notes.reference, rounded),
+    top_logprobs: top && Array.from(sample.tokenIds, (_, t) => topOf(top.get(t))),
   };
 }
+
+const rounded = (value: number): number => Math.round(value * DECIMALS) / DECIMALS;
 
 type LikeliestTokens = NonNullable<ReturnType<NonNullable<EpisodeSample['top']>['get']>>;
 
 /** `[id, log-probability, id, …]` of the likeliest tokens; 0 where none are known. */
 function topOf(top: LikeliestTokens | undefined): readonly number[] | 0 {
   if (!top) return 0;
-  return Array.from(top.tokenIds).flatMap((id, i) => [id, Math.round(top.logProbs[i] * DECIMALS) / DECIMALS]);
+  return Array.from(top.tokenIds).flatMap((id, i) => [id, rounded(top.logProbs[i])]);
+}
+
+/** The stored episodes of an iteration, or of a validation after one. */
+export interface RecordedFile {
+  readonly kind: 'train' | 'validation';
+  readonly step: number;
+  readonly records: readonly TrajectoryRecord[];
+}
+
+const NAME = /^(train|validation)-(\d+)\.jsonl$/;
+
+/** Files of stored episodes of a run, oldest first. */
+export function recordedSteps(run: {
+  readonly trajectories: string;
+}): { kind: RecordedFile['kind']; step: number }[] {
+  return readdirSync(run.trajectories)
+    .flatMap(name => {
+      const [, kind, step] = NAME.exec(name) ?? [];
+      return kind === undefined ? [] : [{ kind: kind as RecordedFile['kind'], step: Number(step) }];
+    })
+    .sort((a, b) => a.step - b.step || a.kind.localeCompare(b.kind));
+}
+
+/** @throws Error for an unreadable file */
+export function readRecorded(
+  run: { readonly trajectories: string },
+  kind: RecordedFile['kind'],
+  step: number,
+): RecordedFile {
+  const file = join(run.trajectories, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
+  return { kind, step, records: readJsonLines(file) as TrajectoryRecord[] };
+}
+
+/** The episode in a record, with every token as sampled. */
+export function episodeOfRecord(record: TrajectoryRecord): Episode {
+  const { env_id, reseeds, prefix, truncated, following, filter: _, return: __, ...fields } = record;
+  const samples = record.samples.map(sampleOf);
+  return {
+    ...camelized(fields),
+    environmentId: env_id,
+    ...(reseeds ? { reseeds: reseeds.map(camelized) } : {}),
+    ...(prefix ? { prefix: prefix as EpisodePrefix } : {}),
+    turns: record.turns.map(turnOf),
+    ...(following ? { following: Int32Array.from(following) } : {}),
+    unsuccessful: truncated,
+    ...(samples.at(-1) ?? sampleOf({ token_ids: [], mask: [], log_probs: [], versions: [] })),
+    samples: samples.length > 1 ? samples : undefined,
+  };
+}
+
+function turnOf({ llm_response, llm_raw_response, finish_reason, between: _, ...turn }: TurnRecord): Turn {
+  return {
+    ...camelized(turn),
+    response: llm_response,
+    rawResponse: llm_raw_response,
+    finishReason: finish_reason as Turn['finishReason'],
+  };
+}
+
+function sampleOf({ token_ids, mask, log_probs, versions, values }: SampleRecord): EpisodeSample {
+  return {
+    tokenIds: Int32Array.from(token_ids),
+    lossMask: Uint8Array.from(mask),
+    logProbs: Float32Array.from(log_probs),
+    ...(values ? { values: Float32Array.from(values) } : {}),
+    versions: Int32Array.from(versions),
+  };
 }

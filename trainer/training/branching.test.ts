@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { checkBranching } from '../config/branching-combinations.ts';
+import { checkBranching } from '../config/learning-combinations.ts';
 import type { DescribedTag } from '../rollout/described-tag.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';

@@ -9,15 +9,20 @@ import { RUN_FILES, type RunStatus, type ValidationPoint } from '../../../shared
 import { VERSION } from '../../../shared/version.ts';
 import { loraConfig } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { allowedFiles } from '../../hub/allowed-files.ts';
+import { parseModelName } from '../../hub/cache.ts';
 import { HubClient, type HubClientOptions, PassingError } from '../../hub/hub-client.ts';
-import { HubError, type HubSettings, hubSettings, mayRedirect } from '../../hub/hub-settings.ts';
-import { parseModelName } from '../../hub/model-name.ts';
+import {
+  allowedFiles,
+  HubError,
+  type HubSettings,
+  hubSettings,
+  mayRedirect,
+} from '../../hub/hub-settings.ts';
 import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
-import { findServedModel } from '../../serve/find-model.ts';
 import { openProgress, type Progress, shownShare } from '../../tracking/progress.ts';
 import { readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import type { EvaluationRow } from '../evaluate/evaluation.ts';
+import { findServedModel } from './local-models.ts';
 
 /** Contents of a card. */
 interface CardParts {

@@ -65,39 +65,13 @@ export const isShorter = (learned: TokenLengths, bytes: TokenLengths): boolean =
   learned.turn <= LEARNED_SHARE * bytes.turn;
 
 /** A setting that `init` chose, with the reason. */
-interface Choice<T> {
+export interface Choice<T> {
   readonly value: T;
   readonly reason: string;
 }
 
-/** The settings that `init` chooses for an environment. */
-export interface Choices {
-  readonly turns: Choice<number>;
-  readonly responseLength: Choice<number>;
-  readonly context: Choice<number>;
-  /** Turns in a prompt; absent where it shows the whole episode. */
-  readonly window?: Choice<1>;
-  /** Only named or valid actions can be sampled; absent where an action may be any text. */
-  readonly constrained?: Choice<true>;
-  /** Present where responses are not constrained. */
-  readonly targetKl?: Choice<number>;
-  /** Absent where the tokenizer is made from the environment's vocabulary. */
-  readonly tokenizer?: Choice<string>;
-  /** Episodes of random play to imitate; absent where there is no random player, and where they cost more than they teach. */
-  readonly warmStart?: Choice<number>;
-  readonly layers: Choice<number>;
-  readonly learningRate: Choice<number>;
-  /** Discount of a turn. */
-  readonly gamma: Choice<number>;
-  readonly steps: Choice<number>;
-  readonly groups: Choice<number>;
-  /** Episodes of a validation. */
-  readonly validation: Choice<number>;
-  /** Factor of rewards; absent where they have a usual size. */
-  readonly rewardScale?: Choice<number>;
-  /** Reward of a response that is no action; absent where the default is enough or responses are constrained. */
-  readonly formatPenalty?: Choice<number>;
-}
+/** The settings that `init` chooses for an environment; undefined where the default is right. */
+export type Choices = ReturnType<typeof chooseSettings>;
 
 /** Results of random play. */
 export interface Baseline {
@@ -130,47 +104,51 @@ const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !==
  * @param tokens absent until measured: a context and responses with room for anything
  * @throws Error for observations that are too long for a small policy and that prompts cannot cut
  */
-export function chooseSettings(survey: Survey, tokens?: TokenLengths, learned?: LearnedVocabulary): Choices {
-  const { document, stepLimit } = survey;
-  const bytes = !hasVocabulary(survey);
+export function chooseSettings(survey: Survey, tokens?: TokenLengths, learned?: LearnedVocabulary) {
+  const { max_episode_steps } = survey.document;
   const groups = groupsOf(survey, tokens);
   return {
     turns: {
-      value: stepLimit,
+      value: survey.stepLimit,
       reason:
-        stepLimit === document.max_episode_steps
+        survey.stepLimit === max_episode_steps
           ? 'the environment ends an episode then'
-          : `of the ${document.max_episode_steps} that the environment allows: longer ones take more time than they teach`,
+          : `of the ${max_episode_steps} that the environment allows: longer ones take more time than they teach`,
     },
     ...(tokens ? lengths(survey, tokens) : UNMEASURED),
-    ...(bytes
-      ? {
-          tokenizer: learned
-            ? {
-                value: learned.folder,
-                reason: `pairs of bytes that random play showed often: ${tokens?.turn} tokens a turn instead of ${learned.bytes}`,
-              }
-            : {
-                value: 'bytes',
-                reason: 'the environment names no vocabulary, so the policy reads and writes bytes',
-              },
-        }
-      : {}),
-    ...constraint(survey, tokens),
-    ...warmStart(survey, tokens),
+    tokenizer: tokenizer(survey, tokens, learned),
+    constrained: constrained(survey, tokens),
+    targetKl: targetKl(survey, tokens),
+    warmStart: warmStart(survey, tokens),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
-    steps: { value: bytes ? 60 : 30, reason: `iterations of ${groups.value} episodes` },
+    steps: { value: hasVocabulary(survey) ? 30 : 60, reason: `iterations of ${groups.value} episodes` },
     groups,
     validation: validation(2 * groups.value),
-    ...rewardScale(survey),
-    ...formatPenalty(survey, tokens),
+    rewardScale: rewardScale(survey),
+    formatPenalty: formatPenalty(survey, tokens),
   };
 }
 
+/** Undefined where the tokenizer is made from the environment's vocabulary. */
+function tokenizer(
+  survey: Survey,
+  tokens: TokenLengths | undefined,
+  learned: LearnedVocabulary | undefined,
+): Choice<string> | undefined {
+  if (hasVocabulary(survey)) return undefined;
+  const shorter = 'pairs of bytes that random play showed often';
+  return learned
+    ? {
+        value: learned.folder,
+        reason: `${shorter}: ${tokens?.turn} tokens a turn instead of ${learned.bytes}`,
+      }
+    : { value: 'bytes', reason: 'the environment names no vocabulary, so the policy reads and writes bytes' };
+}
+
 function learningRate(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
-  const isSpelled = !constraint(survey, tokens).constrained && (tokens?.response ?? 0) > LISTED_ACTION_TOKENS;
+  const isSpelled = !constrained(survey, tokens) && (tokens?.response ?? 0) > LISTED_ACTION_TOKENS;
   return isSpelled
     ? { value: 5e-4, reason: 'answers of several tokens lose their form in larger steps' }
     : {
@@ -215,74 +193,71 @@ function validation(value: number): Choice<number> {
  * Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. None where states list their
  * valid actions: every answer is then well-formed, and the first iterations teach what random play would, in less time.
  */
-function warmStart(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'warmStart'> {
-  if (survey.player === 'example' || survey.player === 'valid') return {};
+function warmStart(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
+  if (survey.player === 'example' || survey.player === 'valid') return undefined;
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
   const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
   const affordable = Math.floor(DEMONSTRATED_TOKENS / episodeTokens(survey, tokens));
-  if (affordable < least && constraint(survey, tokens).constrained) return {};
+  if (affordable < least && constrained(survey, tokens)) return undefined;
   const value = Math.min(wanted, Math.max(LEAST_DEMONSTRATIONS, affordable));
   const answers = Number((value * meanSteps).toPrecision(2));
   const purpose =
     value < wanted ? 'more take long with prompts of this length' : 'enough to write nearly every one well';
-  return { warmStart: { value, reason: `about ${answers} answers: ${purpose}` } };
+  return { value, reason: `about ${answers} answers: ${purpose}` };
 }
 
 /** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */
-function rewardScale(survey: Survey): Pick<Choices, 'rewardScale'> {
+function rewardScale(survey: Survey): Choice<number> | undefined {
   const [least, most] = PLAIN_RETURNS;
   const largest = Math.max(...baselineOf(survey).returns.map(Math.abs));
-  if (largest === 0 || (largest >= least && largest <= most)) return {};
+  if (largest === 0 || (largest >= least && largest <= most)) return undefined;
   const value = 10 ** -Math.round(Math.log10(largest));
-  return {
-    rewardScale: {
-      value,
-      reason: `random play returned up to ${Number(largest.toPrecision(3))}: values are learned near 1`,
-    },
-  };
+  const reason = `random play returned up to ${Number(largest.toPrecision(3))}: values are learned near 1`;
+  return { value, reason };
 }
 
 /**
  * An answer that is no action changes nothing and earns nothing, so where actions cost something it would be the best choice: it
- * costs as much as the worst action of random play.
+ * costs as much as the worst action of random play. Undefined where the default is enough or responses are constrained.
  */
-function formatPenalty(survey: Survey, tokens: TokenLengths | undefined): Pick<Choices, 'formatPenalty'> {
-  if (constraint(survey, tokens).constrained) return {};
-  const usual = FORMAT_PENALTY / (rewardScale(survey).rewardScale?.value ?? 1);
+function formatPenalty(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
+  if (constrained(survey, tokens)) return undefined;
+  const usual = FORMAT_PENALTY / (rewardScale(survey)?.value ?? 1);
   const value = Number(Math.min(usual, survey.leastReward).toPrecision(2));
-  if (value === FORMAT_PENALTY) return {};
+  if (value === FORMAT_PENALTY) return undefined;
   const reason = 'an answer that is no action costs as much as the worst action of random play';
-  return { formatPenalty: { value, reason: value === usual ? 'in the size of the rewards' : reason } };
+  return { value, reason: value === usual ? 'in the size of the rewards' : reason };
 }
 
-function constraint(
+/** Only named or valid actions can be sampled; undefined where an action may be any text. */
+function constrained(
   { player, document }: Survey,
   tokens: TokenLengths | undefined,
-): Pick<Choices, 'constrained' | 'targetKl'> {
-  const held = (reason: string) => ({ constrained: { value: true, reason } }) as const;
-  if (player === 'names') return held('every response is one of the named actions');
-  if (player === 'valid') return held('every response is a valid action of its state');
+): Choice<true> | undefined {
   const isListed = player === 'examples' && tokens?.response === LISTED_ACTION_TOKENS;
-  if (isListed && spaceType(document.action_space) === 'Text') {
-    return held(
-      'every response is one of the listed actions, which are one token each: list all that are worth saying',
-    );
-  }
-  return {
-    targetKl: { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' },
-  };
+  if (player === 'names') return { value: true, reason: 'every response is one of the named actions' };
+  if (player === 'valid') return { value: true, reason: 'every response is a valid action of its state' };
+  if (!isListed || spaceType(document.action_space) !== 'Text') return undefined;
+  const reason =
+    'every response is one of the listed actions, which are one token each: list all that are worth saying';
+  return { value: true, reason };
+}
+
+/** Undefined where responses are constrained. */
+function targetKl(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
+  if (constrained(survey, tokens)) return undefined;
+  return { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' };
 }
 
 const UNMEASURED = {
   responseLength: { value: 256, reason: '' },
   context: { value: 1 << 20, reason: '' },
+  window: undefined,
 } as const;
 
-function lengths(
-  { document, stepLimit, observations }: Survey,
-  tokens: TokenLengths,
-): Pick<Choices, 'responseLength' | 'context' | 'window'> {
+/** Lengths of a response and of a prompt, and the turns in it; the last are undefined where it shows the whole episode. */
+function lengths({ document, stepLimit, observations }: Survey, tokens: TokenLengths) {
   const isCut = tokens.turn > MAX_TURN_TOKENS;
   if (isCut && document.vocabulary) {
     throw new Error(
@@ -294,26 +269,24 @@ function lengths(
   const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
   const whole = stepLimit * (tokens.turn + response);
   const fits = whole <= MAX_EPISODE_TOKENS;
-  const window = {
-    value: 1,
-    reason: `a whole episode may have ${whole} tokens; up to ${MAX_EPISODE_TOKENS} the policy would see all turns`,
-  } as const;
+  const tooLong = `a whole episode may have ${whole} tokens`;
   return {
     responseLength: {
       value: response,
       reason: `tokens; the longest action of random play took ${tokens.response}`,
     },
-    context: {
-      value: isCut
-        ? CUT_TURN_TOKENS + response
-        : fits
-          ? whole
-          : Math.ceil(TURN_ROOM * tokens.turn) + response,
-      reason: fits
-        ? `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`
-        : `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
-    },
-    ...(fits ? {} : { window }),
+    context: fits
+      ? {
+          value: whole,
+          reason: `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`,
+        }
+      : {
+          value: (isCut ? CUT_TURN_TOKENS : Math.ceil(TURN_ROOM * tokens.turn)) + response,
+          reason: `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
+        },
+    window: fits
+      ? undefined
+      : { value: 1, reason: `${tooLong}; up to ${MAX_EPISODE_TOKENS} the policy would see all turns` },
   };
 }
 

@@ -18,10 +18,11 @@ import { trainRun } from '../../training/run.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
 import { findServer } from '../../training/setup/find-server.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
-import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/trainer-process.ts';
 import {
   type Baseline,
   baselineOf,
+  type Choice,
   type Choices,
   chooseSettings,
   isLongInBytes,
@@ -53,14 +54,19 @@ const notesOf = ({ survey, lengths }: ConfigSubject): string[] =>
 
 const inline = (value: unknown): string => stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trim();
 
+/** A line of the config with a choice and its reason; none for a default. */
+const line = <T>(
+  key: string,
+  choice: Choice<T> | undefined,
+  shown = (value: T) => inline(value),
+): string[] => (choice === undefined ? [] : [`  ${key}: ${shown(choice.value)} # ${choice.reason}`]);
+
 /** The config as YAML: each choice with its reason on the same line. */
 function configText(subject: ConfigSubject, choices: Choices): string {
   const { survey, server, config, tag, file } = subject;
   const { document } = survey;
-  const { turns, responseLength, constrained, targetKl, window, tokenizer, warmStart } = choices;
-  const { context, layers, steps, groups, learningRate, rewardScale, formatPenalty, gamma, validation } =
-    choices;
-  const settings = Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`];
+  const { turns, window, warmStart, steps } = choices;
+  const every = Math.ceil(steps.value / 6);
   return `${[
     `# Trains a small policy from random weights on ${document.env_id} (${oneLine(document.title)}). Written by \`${TRAINER} init\`.`,
     `# ${baselineSentence(subject)}`,
@@ -74,8 +80,8 @@ function configText(subject: ConfigSubject, choices: Choices): string {
     'tags:',
     `  ${inline(tag)}:`,
     `    env_id: ${inline(document.env_id)}`,
-    ...settings,
-    `    max_turn: ${turns.value} # ${turns.reason}`,
+    ...(Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`]),
+    ...line('  max_turn', turns),
     '    max_actions_per_turn: 1 # the policy sees what each action leads to',
     `    max_actions_per_traj: ${turns.value}`,
     ...(survey.player === 'example'
@@ -83,56 +89,56 @@ function configText(subject: ConfigSubject, choices: Choices): string {
       : [`    random_success: ${subject.baseline.success.toFixed(3)} # shown in the report`]),
     '',
     'policy:',
-    ...(tokenizer ? [`  tokenizer: ${inline(tokenizer.value)} # ${tokenizer.reason}`] : []),
-    `  layers: ${layers.value} # ${layers.reason}`,
-    `  context: ${context.value} # ${context.reason}`,
+    ...line('tokenizer', choices.tokenizer),
+    ...line('layers', choices.layers),
+    ...line('context', choices.context),
     '',
     'rollout:',
-    `  response_length: ${responseLength.value} # ${responseLength.reason}`,
+    ...line('response_length', choices.responseLength),
     ...(window
       ? [
           '  context_mode: single_turn # the policy sees only the latest observation, which it learns to read sooner',
-          `  max_context_window: ${window.value} # ${window.reason}`,
+          ...line('max_context_window', window),
           '  # If an observation makes sense only after earlier ones, raise max_context_window, and policy.context by the same factor.',
         ]
       : []),
-    ...(constrained ? [`  constrained: true # ${constrained.reason}`] : []),
-    ...(formatPenalty ? [`  format_penalty: ${formatPenalty.value} # ${formatPenalty.reason}`] : []),
-    `  env_groups: ${groups.value} # ${groups.reason}`,
+    ...line('constrained', choices.constrained),
+    ...line('format_penalty', choices.formatPenalty),
+    ...line('env_groups', choices.groups),
     '',
     ...(warmStart
       ? [
           'warm_start: # imitates random play, which shows how answers are written and how the world moves, not what to do',
           '  policy: random',
           '  learn: everything',
-          `  episodes: ${warmStart.value} # ${warmStart.reason}`,
+          ...line('episodes', warmStart),
           '  batch_size: 32',
           '  epochs: 4',
           '',
         ]
       : []),
     'algorithm:',
-    `  gamma: ${gamma.value} # ${gamma.reason}`,
+    ...line('gamma', choices.gamma),
     '  bootstrap: none # an episode that runs out of steps has failed: no reward comes after it',
     ...(window
       ? [
           '  across_samples: true # each turn is one sample, with its own reward and the value of the next turn',
         ]
       : []),
-    ...(rewardScale ? [`  reward_scale: ${exponential(rewardScale.value)} # ${rewardScale.reason}`] : []),
-    ...(targetKl ? [`  target_kl: ${targetKl.value} # ${targetKl.reason}`] : []),
+    ...line('reward_scale', choices.rewardScale, exponential),
+    ...line('target_kl', choices.targetKl),
     '',
     'optimizer:',
-    `  learning_rate: ${exponential(learningRate.value)} # ${learningRate.reason}`,
+    ...line('learning_rate', choices.learningRate, exponential),
     '  warmup_iterations: 2',
     '',
     'training:',
-    `  steps: ${steps.value} # ${steps.reason}`,
-    `  validate_every: ${Math.ceil(steps.value / 6)}`,
-    `  checkpoint_every: ${Math.ceil(steps.value / 6)}`,
+    ...line('steps', steps),
+    `  validate_every: ${every}`,
+    `  checkpoint_every: ${every}`,
     '',
     'validation:',
-    `  episodes: ${validation.value} # ${validation.reason}`,
+    ...line('episodes', choices.validation),
   ].join('\n')}\n`;
 }
 

@@ -9,6 +9,7 @@ import type {
   KeptCheckpoints,
   PlayOnReply,
 } from '../../../shared/run-folder/checkpoint-request.ts';
+import { orAborted } from '../../client/retry.ts';
 import {
   type CheckpointChoice,
   type Checkpoints,
@@ -23,8 +24,8 @@ import {
   latestCheckpoint,
 } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
-import { type ChildProgram, childOf } from './child-process.ts';
 import type { PlayOnOrder, PlayOnResult } from './play-on.ts';
+import { type ChildProgram, childOf } from './trainer-process.ts';
 
 const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const PLAY_ON = fileURLToPath(new URL('./play-on.ts', import.meta.url));
@@ -91,7 +92,7 @@ export class CheckpointProcesses implements Checkpoints {
     return this.#alone(choice, signal, this.#askMs, async (checkpoint, stop) => {
       const { before, text, after, ...sampling } = question;
       const served = await this.#serve(checkpoint);
-      const url = await aborting(served.url, stop).catch(async error => {
+      const url = await orAborted(served.url, stop).catch(async error => {
         // A model that is still loading would keep the next one waiting.
         await this.#end();
         throw error;
@@ -128,7 +129,7 @@ export class CheckpointProcesses implements Checkpoints {
         // A process that cannot take it says why when it ends.
         running.process.send(order, () => {});
         const replied = once(running.process, 'message') as Promise<[PlayOnResult]>;
-        const [result] = await aborting(Promise.race([replied, failed(running)]), stop);
+        const [result] = await orAborted(Promise.race([replied, failed(running)]), stop);
         if ('error' in result) throw new Error(result.error);
         return { step: checkpoint.state.step, actions: result.actions };
       } finally {
@@ -292,13 +293,4 @@ async function failed({ program, lastWords }: Running): Promise<never> {
   throw new Error(
     `the checkpoint does not load: ${lastWords() || `its process ended with status ${status}`}`,
   );
-}
-
-/** The result of work that a signal may abandon. */
-function aborting<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const stopped = Promise.withResolvers<never>();
-  const stop = () => stopped.reject(signal.reason);
-  if (signal.aborted) stop();
-  signal.addEventListener('abort', stop, { once: true });
-  return Promise.race([work, stopped.promise]).finally(() => signal.removeEventListener('abort', stop));
 }

@@ -12,11 +12,11 @@ import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { Play } from '../../rollout/play.ts';
 import { PlayTally } from '../../rollout/tally.ts';
 import { openProgress } from '../../tracking/progress.ts';
+import { episodeOfRecord } from '../../tracking/trajectories.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
 import { policyPlayer } from '../evaluate/players.ts';
 import { localSettings } from '../hub/local-models.ts';
-import { episodeOfRecord } from '../verify/recorded-episodes.ts';
-import { stopRequests } from './stop-signal.ts';
+import { stopRequests } from './trainer-process.ts';
 
 /** Seconds for which an environment server may be away. */
 const PATIENCE_S = 10;

@@ -13,9 +13,13 @@ import { latestCheckpoint, type ValidationRecord } from '../../training/run-fold
 import type { RunSummary } from '../../training/run-folder/report.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { withoutRevisions } from '../hub/local-models.ts';
-import { type ChildProgram, startTrainer } from '../processes/child-process.ts';
-import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
-import { commandOf } from '../train/run-failure.ts';
+import {
+  type ChildProgram,
+  commandOf,
+  INTERRUPTED_STATUS,
+  startTrainer,
+  stopRequests,
+} from '../processes/trainer-process.ts';
 import { type Halving, readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 
 /** A run of a sweep with its progress. */

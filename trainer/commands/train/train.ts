@@ -36,8 +36,14 @@ import { openRunContext } from '../../training/setup/run-context.ts';
 import { requireFiles } from '../../training/supervised/supervision.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
-import { INTERRUPTED_STATUS, stopRequests } from '../processes/stop-signal.ts';
-import { commandOf, resumeCommand, runFailure, STARTED_BY_VARIABLE } from './run-failure.ts';
+import {
+  commandOf,
+  INTERRUPTED_STATUS,
+  resumeCommand,
+  runFailure,
+  STARTED_BY_VARIABLE,
+  stopRequests,
+} from '../processes/trainer-process.ts';
 
 /** Longest wait for a server to describe the environments, in seconds. */
 const PATIENCE_S = 1;

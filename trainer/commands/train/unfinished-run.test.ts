@@ -5,7 +5,7 @@ import { RunSettings } from '../../config/settings.ts';
 import { initialState, saveCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
 import { saveWarmStart } from '../../training/supervised/warm-start-progress.ts';
-import { unfinishedRun } from './run-failure.ts';
+import { unfinishedRun } from '../processes/trainer-process.ts';
 
 const STEPS = 5;
 const nothing = async () => {};

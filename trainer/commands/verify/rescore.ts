@@ -10,8 +10,8 @@ import { FileReward } from '../../rollout/rewards/file-reward.ts';
 import { RewardFault, RewardTimeout, withHookRewards } from '../../rollout/rewards/reward-hook.ts';
 import { writeJsonLines } from '../../tracking/jsonlines.ts';
 import { textTable } from '../../tracking/text-table.ts';
+import { episodeOfRecord, readRecorded, recordedSteps } from '../../tracking/trajectories.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
-import { episodeOfRecord, readRecorded, recordedSteps } from './recorded-episodes.ts';
 
 export interface RescoreOptions {
   /** File that exports `reward(episode)`. */

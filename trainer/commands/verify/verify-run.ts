@@ -21,7 +21,12 @@ import { type Episode, episodeReturn } from '../../rollout/episode.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { openProgress } from '../../tracking/progress.ts';
 import { textTable } from '../../tracking/text-table.ts';
-import { TrajectoryWriter } from '../../tracking/trajectories.ts';
+import {
+  episodeOfRecord,
+  readRecorded,
+  recordedSteps,
+  TrajectoryWriter,
+} from '../../tracking/trajectories.ts';
 import { runIteration } from '../../training/iteration/iteration.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
@@ -31,8 +36,7 @@ import { prepareOptimizer } from '../../training/setup/open-run.ts';
 import { referenceFolder } from '../../training/setup/refreshed-reference.ts';
 import { openRunContext, type RunContext } from '../../training/setup/run-context.ts';
 import { localSettings } from '../hub/local-models.ts';
-import { stopRequests } from '../processes/stop-signal.ts';
-import { episodeOfRecord, readRecorded, recordedSteps } from './recorded-episodes.ts';
+import { stopRequests } from '../processes/trainer-process.ts';
 import { checkActions, type Difference, replayEpisodes } from './replay.ts';
 
 const CHECKS = ['replay', 'actions', 'returns', 'filter', 'advantages', 'update'] as const;

@@ -6,7 +6,7 @@ import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
 import type { SamplingDistribution } from '../generation.ts';
-import { changedSamplingFields } from '../remote/sampling-fields.ts';
+import { changedSamplingFields } from '../remote/engine-client.ts';
 
 /** Clock of a rate limit; a test's clock only moves on request. */
 interface Clock {

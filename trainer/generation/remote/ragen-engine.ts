@@ -2,13 +2,11 @@ import type { TokenGrammar } from '../grammar.ts';
 import {
   type EngineCall,
   EngineError,
-  EngineHttp,
   type EngineHttpOptions,
   type EngineReply,
   refusalDetails,
 } from './engine-client.ts';
-import { samplingFields } from './sampling-fields.ts';
-import { VllmEngine } from './vllm-engine.ts';
+import { completionFields, VllmEngine } from './engines.ts';
 
 /** Calls in one request: few, so that one slow connection delays little. */
 const MAX_CALLS = 32;
@@ -48,12 +46,10 @@ class Waiting {
  * complete. An agent's responses are so short that a request for each would cost more than its tokens.
  */
 export class RagenEngine extends VllmEngine {
-  readonly #http: EngineHttp;
   #waiting: Waiting[] = [];
 
   constructor(options: EngineHttpOptions) {
     super(options, true);
-    this.#http = new EngineHttp(options);
   }
 
   override generate(call: EngineCall, signal: AbortSignal): Promise<EngineReply> {
@@ -64,10 +60,6 @@ export class RagenEngine extends VllmEngine {
     if (signal.aborted) abort();
     signal.addEventListener('abort', abort, { once: true });
     return waiting.reply.promise.finally(() => signal.removeEventListener('abort', abort));
-  }
-
-  override async close(): Promise<void> {
-    await Promise.all([super.close(), this.#http.close()]);
   }
 
   #flush(): void {
@@ -100,13 +92,13 @@ export class RagenEngine extends VllmEngine {
     const body = {
       ...(weights === null ? {} : { model: weights }),
       ...(grammar === undefined ? {} : { token_grammar: grammar }),
-      requests: batch.map(({ call }) => requestOf(call)),
+      requests: batch.map(({ call }) => ({ prompt: call.promptIds, ...completionFields(call) })),
     };
     try {
-      await this.#http.postLines('/v1/completions/batch', body, left.signal, line =>
+      await this.http.postLines('/v1/completions/batch', body, left.signal, line =>
         this.#take(line as unknown as Line, batch),
       );
-      throw new EngineError(`${this.url}: the reply ended before all responses had come`);
+      throw this.fault('the reply ended before all responses had come');
     } catch (error) {
       for (const waiting of batch) if (waiting.open) waiting.reject(error);
     }
@@ -124,18 +116,6 @@ export class RagenEngine extends VllmEngine {
         logProbs: logprobs,
         finishReason: finish_reason === 'length' ? 'length' : 'stop',
       });
-    } else waiting.reject(new EngineError(`${this.url}: a line has neither tokens nor an error`));
+    } else waiting.reject(this.fault('a line has neither tokens nor an error'));
   }
-}
-
-function requestOf({ promptIds, sampling, seed }: EngineCall): object {
-  const { maxNewTokens, stopTokenIds, stopStrings = [] } = sampling;
-  return {
-    prompt: promptIds,
-    max_tokens: maxNewTokens,
-    ...samplingFields(sampling),
-    seed,
-    stop_token_ids: stopTokenIds,
-    ...(stopStrings.length > 0 ? { stop: stopStrings } : {}),
-  };
 }

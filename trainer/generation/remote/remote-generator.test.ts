@@ -4,10 +4,9 @@ import { goldenFolder } from '../../serve/serve.test-data.ts';
 import type { GenerateRequest, Generation, SamplingSettings } from '../generation.ts';
 import type { EngineClient } from './engine-client.ts';
 import { sglangEngine, vllmEngine, wholeVllmEngine } from './engines.test-data.ts';
+import { SglangEngine, VllmEngine } from './engines.ts';
 import { RemoteGenerator, type RemoteGeneratorOptions } from './remote-generator.ts';
 import { EnginesAwayError } from './replica-pool.ts';
-import { SglangEngine } from './sglang-engine.ts';
-import { VllmEngine } from './vllm-engine.ts';
 
 const ADAPTER = goldenFolder('qwen2-tiny/lora');
 const TIMEOUT_MS = 30_000;

@@ -1,7 +1,7 @@
 import type { GenerateRequest, Generation, Generator } from '../generation.ts';
 import { type Grammars, type TokenGrammar, tokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
-import type { Replica } from './replica.ts';
+import type { Replica } from './replica-pool.ts';
 import { isRefusal, ReplicaPool, type ReplicaPoolOptions, type WeightVersion } from './replica-pool.ts';
 
 export interface RemoteGeneratorOptions extends ReplicaPoolOptions {

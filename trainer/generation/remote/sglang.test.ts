@@ -8,6 +8,7 @@ import { play, settingsWith } from '../../policy/policies.test-data.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
 import type { EngineCall } from './engine-client.ts';
 import { sglangEngine } from './engines.test-data.ts';
+import { SglangEngine } from './engines.ts';
 import {
   CONTEXT,
   ENGINE_MS,
@@ -18,7 +19,6 @@ import {
   ROUNDING,
   serveEngine,
 } from './installed-engines.test-data.ts';
-import { SglangEngine } from './sglang-engine.ts';
 
 /** A Python that has SGLang and what it needs without a GPU; `npm run test:parts` installs one and names it. */
 const PYTHON = process.env.RAGEN_SGLANG;

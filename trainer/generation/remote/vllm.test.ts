@@ -7,6 +7,7 @@ import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { play, settingsWith } from '../../policy/policies.test-data.ts';
 import { goldenFolder } from '../../serve/serve.test-data.ts';
+import { VllmEngine } from './engines.ts';
 import {
   CONTEXT,
   ENGINE_MS,
@@ -18,7 +19,6 @@ import {
   ROUNDING,
   serveEngine,
 } from './installed-engines.test-data.ts';
-import { VllmEngine } from './vllm-engine.ts';
 
 /** A Python that has vLLM; `npm run test:parts` installs one and names it. */
 const PYTHON = process.env.RAGEN_VLLM;

@@ -1,8 +1,7 @@
 import { join, resolve } from 'node:path';
 import type { JsonObject } from '../../../shared/json.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
-import { modelOfSnapshot } from '../../hub/cache.ts';
-import { plainModelName } from '../../hub/model-name.ts';
+import { modelOfSnapshot, plainModelName } from '../../hub/cache.ts';
 import {
   PEFT_PREFIX,
   type PeftAdapter,

@@ -1,9 +1,8 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonObject } from '../../../shared/json.ts';
-import { cachedSnapshot } from '../../hub/cache.ts';
+import { cachedSnapshot, parseModelName } from '../../hub/cache.ts';
 import { hubSettings } from '../../hub/hub-settings.ts';
-import { parseModelName } from '../../hub/model-name.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';

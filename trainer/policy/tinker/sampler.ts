@@ -1,13 +1,13 @@
 import { orAborted } from '../../client/retry.ts';
 import {
+  changedSamplingFields,
   checkReply,
   type EngineCall,
   type EngineClient,
   EngineError,
   type EngineReply,
 } from '../../generation/remote/engine-client.ts';
-import { changedSamplingFields } from '../../generation/remote/sampling-fields.ts';
-import { type Decode, StopStrings } from '../../generation/stop-strings.ts';
+import { type Decode, StopStrings } from '../../generation/sequence.ts';
 import { decodeSampleResponse, type SampleResponse } from '../../tinker/proto.ts';
 import type { TinkerCheckpoint } from './checkpoint.ts';
 import { TinkerError, type TinkerHttp } from './http.ts';

@@ -3,7 +3,7 @@ import { type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { Generation, StreamedToken, TopLogProbs } from '../../generation/generation.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { LanguageModel } from './language-model.ts';
-import { type ChoiceOptions, seedPlus } from './options.ts';
+import { type ChoiceOptions, seedPlus } from './requests.ts';
 
 type FinishReason = 'stop' | 'length' | 'tool_calls';
 

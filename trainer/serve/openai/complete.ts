@@ -6,10 +6,9 @@ import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { type ChoiceOptions, chatOptions, completionOptions } from './options.ts';
+import { type ChoiceOptions, chatOptions, completionOptions } from './requests.ts';
 import {
   chatChoice,
-  chatDelta,
   completionChoice,
   type Echo,
   type ReplyHead,
@@ -44,7 +43,7 @@ export function chatTask(
 ): CompletionTask {
   const options = chatOptions(request, model, json);
   const tools = (request.tools?.length ?? 0) > 0 && request.tool_choice !== 'none';
-  const choices = Array.from({ length: options.n }, (_, i) => new Choice(i, prompt, model, options, tools));
+  const choices = choicesOf([prompt], model, options, tools);
   return { kind: 'chat', model, options, choices, echo: false, promptOnly: false };
 }
 
@@ -60,16 +59,23 @@ export function completionTask(
   json?: TextGrammar,
 ): CompletionTask {
   const options = completionOptions(request, model, json);
-  const { n } = options;
   if (request.echo && options.logProbs && model.score === undefined) {
     throw badRequest('this model gives no log-probabilities of prompts: leave out echo or logprobs', 'echo');
   }
-  const choices = prompts.flatMap((prompt, p) =>
-    Array.from({ length: n }, (_, i) => new Choice(p * n + i, prompt, model, options, false)),
-  );
+  const choices = choicesOf(prompts, model, options, false);
   const echo = request.echo === true;
   return { kind: 'completion', model, options, choices, echo, promptOnly: request.max_tokens === 0 };
 }
+
+const choicesOf = (
+  prompts: readonly (readonly number[])[],
+  model: LanguageModel,
+  options: ChoiceOptions,
+  tools: boolean,
+): Choice[] =>
+  prompts
+    .flatMap(prompt => Array.from({ length: options.n }, () => prompt))
+    .map((prompt, i) => new Choice(i, prompt, model, options, tools));
 
 /** Longest delay of other requests by the events of one reply. */
 const SLICE_MS = 4;
@@ -87,9 +93,8 @@ export async function complete(task: CompletionTask, signal: AbortSignal): Promi
   const { kind, model, options, choices } = task;
   const { prefix, whole } = OBJECTS[kind];
   const head = replyHead(prefix, whole, model);
-  if (task.promptOnly) return JSON.stringify({ ...head, ...(await promptsAlone(task, signal)) });
-  await Promise.all(choices.map(choice => choice.run(signal)));
-  const echoes = kind === 'chat' ? [] : await echoesOf(task, signal);
+  if (!task.promptOnly) await Promise.all(choices.map(choice => choice.run(signal)));
+  const echoes = await echoesOf(task, signal);
   const written = await inSlices(choicesAsJson(task, echoes));
   const rest = {
     usage: usageOf(choices, options.n),
@@ -100,37 +105,20 @@ export async function complete(task: CompletionTask, signal: AbortSignal): Promi
 }
 
 function* choicesAsJson(
-  { kind, model, options, choices }: CompletionTask,
+  { kind, model, options, choices, promptOnly }: CompletionTask,
   echoes: readonly Echo[],
 ): Sliced<string[]> {
   const written: string[] = [];
   for (const [i, choice] of choices.entries()) {
     const delta = choice.take();
-    written.push(
-      JSON.stringify(
-        kind === 'chat'
-          ? chatChoice(choice, delta, model, options)
-          : completionChoice(choice, delta, model, options, { echo: echoes[i] }),
-      ),
-    );
+    const shown =
+      kind === 'chat'
+        ? chatChoice(choice, delta, model, options)
+        : completionChoice(choice, delta, model, options, { echo: echoes[i] });
+    written.push(JSON.stringify(promptOnly ? { ...shown, finish_reason: 'length' } : shown));
     yield;
   }
   return written;
-}
-
-/** The prompts of a request without new tokens. */
-async function promptsAlone(
-  task: CompletionTask,
-  signal: AbortSignal,
-): Promise<{ readonly choices: object[]; readonly usage: Usage }> {
-  const { choices, model, options } = task;
-  const nothing = { text: '', calls: [], tokens: [] };
-  const echoes = await echoesOf(task, signal);
-  const written = choices.map((choice, i) => ({
-    ...completionChoice(choice, nothing, model, options, { echo: echoes[i] }),
-    finish_reason: 'length',
-  }));
-  return { choices: written, usage: usageOf(choices, options.n) };
 }
 
 /** Prompts to repeat in front of each choice. They are scored one after the other, each once for all its choices. */
@@ -218,14 +206,9 @@ class ChoiceWriter {
   open(events: EventStream): void {
     const { choices, options } = this.#task;
     for (const { index, prompt } of choices) {
-      const piece = {
-        index,
-        delta: { role: 'assistant', content: '' },
-        logprobs: null,
-        finish_reason: null,
-      };
+      const delta = { role: 'assistant', content: '' };
       const more = options.returnTokenIds && index === 0 ? { prompt_token_ids: prompt } : {};
-      this.#send(events, [piece], null, more);
+      this.#send(events, [{ index, delta, logprobs: null, finish_reason: null }], null, more);
     }
   }
 
@@ -240,7 +223,7 @@ class ChoiceWriter {
     if (silent && !visible) return;
     const piece =
       kind === 'chat'
-        ? chatDelta(choice, delta, written.calls, model, options)
+        ? chatChoice(choice, delta, model, options, written.calls)
         : completionChoice(choice, delta, model, options, { offset: written.text, first: !written.begun });
     written.text += text.length;
     written.calls += calls.length;

@@ -30,11 +30,7 @@ export class PromptEncoder {
    * @throws the signal's reason; TextLimitError; Error when a process breaks or the encoder is closed
    */
   async encode(text: string, most: number, signal?: AbortSignal): Promise<readonly number[] | undefined> {
-    const ids = await this.#by(text.length).run(
-      { kind: 'encode', text, most },
-      MS_A_CHARACTER * text.length,
-      signal,
-    );
+    const ids = await this.#run({ kind: 'encode', text, most }, text.length, signal);
     return ids === null ? undefined : Array.from(ids as Int32Array);
   }
 
@@ -44,7 +40,7 @@ export class PromptEncoder {
    */
   async tryTexts(texts: readonly string[], signal?: AbortSignal): Promise<void> {
     const length = texts.reduce((sum, text) => sum + text.length, 0);
-    await this.#by(length).run({ kind: 'try', texts }, MS_A_CHARACTER * length, signal);
+    await this.#run({ kind: 'try', texts }, length, signal);
   }
 
   /**
@@ -57,26 +53,21 @@ export class PromptEncoder {
     signal?: AbortSignal,
   ): Promise<string> {
     const { length } = JSON.stringify([messages, options]);
-    const rendered = this.#by(length).run(
-      { kind: 'render', messages, options },
-      MS_A_CHARACTER * length,
-      signal,
-    );
-    return (await rendered) as string;
+    return (await this.#run({ kind: 'render', messages, options }, length, signal)) as string;
   }
 
   /** The text of token ids. @throws as {@link encode} */
   async decode(ids: readonly number[], signal?: AbortSignal): Promise<string> {
-    const job = { kind: 'decode', ids: Int32Array.from(ids) } as const;
-    return (await this.#by(ids.length).run(job, MS_A_CHARACTER * ids.length, signal)) as string;
+    return (await this.#run({ kind: 'decode', ids: Int32Array.from(ids) }, ids.length, signal)) as string;
   }
 
   async close(): Promise<void> {
     await Promise.all([this.#short.close(), this.#long.close()]);
   }
 
-  #by(length: number): TextProcess {
-    return length <= LONGEST_SHORT ? this.#short : this.#long;
+  #run(job: TextJob, length: number, signal: AbortSignal | undefined): Promise<unknown> {
+    const process = length <= LONGEST_SHORT ? this.#short : this.#long;
+    return process.run(job, MS_A_CHARACTER * length, signal);
   }
 }
 

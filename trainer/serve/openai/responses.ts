@@ -3,7 +3,7 @@ import type { StreamedToken } from '../../generation/generation.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { Choice, ChoiceDelta } from './choice.ts';
 import type { LanguageModel } from './language-model.ts';
-import type { ChoiceOptions } from './options.ts';
+import type { ChoiceOptions } from './requests.ts';
 
 /** Replaces −∞, which JSON does not have, as in vLLM. */
 const LEAST_LOG_PROB = -9999;
@@ -41,47 +41,32 @@ export function usageOf(choices: readonly Choice[], n: number): Usage {
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
-/** A finished choice of a chat completion. */
+/**
+ * A choice of a chat completion: finished, or a piece of a streamed one.
+ * @param sentCalls tool calls in earlier pieces; undefined for a finished choice
+ */
 export function chatChoice(
   { index, end }: Choice,
   { text, calls, tokens }: ChoiceDelta,
   model: LanguageModel,
   options: ChoiceOptions,
+  sentCalls?: number,
 ): object {
+  const called = <Call>(tool_calls: readonly Call[]) => (calls.length > 0 ? { tool_calls } : {});
+  const content = text === '' && calls.length > 0 ? null : text;
   return {
     index,
-    message: {
-      role: 'assistant',
-      content: text === '' && calls.length > 0 ? null : text,
-      refusal: null,
-      ...(calls.length > 0 ? { tool_calls: calls } : {}),
-    },
+    ...(sentCalls === undefined
+      ? { message: { role: 'assistant', content, refusal: null, ...called(calls) } }
+      : {
+          delta: {
+            ...(text === '' ? {} : { content: text }),
+            ...called(calls.map((call, i) => ({ index: sentCalls + i, ...call }))),
+          },
+        }),
     logprobs: options.logProbs ? chatLogProbs(tokens, model.tokenizer) : null,
-    finish_reason: end!.finishReason,
-    stop_reason: end!.stopReason,
-    ...(options.returnTokenIds ? { token_ids: idsOf(tokens) } : {}),
-  };
-}
-
-/** A piece of a streamed chat completion. */
-export function chatDelta(
-  choice: Choice,
-  { text, calls, tokens }: ChoiceDelta,
-  firstCall: number,
-  model: LanguageModel,
-  options: ChoiceOptions,
-): object {
-  return {
-    index: choice.index,
-    delta: {
-      ...(text === '' ? {} : { content: text }),
-      ...(calls.length > 0
-        ? { tool_calls: calls.map((call, i) => ({ index: firstCall + i, ...call })) }
-        : {}),
-    },
-    logprobs: options.logProbs ? chatLogProbs(tokens, model.tokenizer) : null,
-    finish_reason: choice.end?.finishReason ?? null,
-    ...(choice.end === null ? {} : { stop_reason: choice.end.stopReason }),
+    finish_reason: end?.finishReason ?? null,
+    ...(end === null ? {} : { stop_reason: end.stopReason }),
     ...(options.returnTokenIds ? { token_ids: idsOf(tokens) } : {}),
   };
 }

@@ -2,11 +2,15 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type CompletionTask, chatTask, complete, completionTask, EventStream, stream } from './complete.ts';
 import { ApiError, clientGone } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
-import { jsonGrammarOf } from './options.ts';
-import { bodyParser, fieldsWithoutEffect } from './parse.ts';
-import { chatPlaces, completionPlaces, completionPrompts, conversationPrompt } from './prompts.ts';
+import {
+  chatPlaces,
+  completionPlaces,
+  completionPrompts,
+  conversationPrompt,
+  jsonGrammarOf,
+} from './requests.ts';
 import { usageOf } from './responses.ts';
-import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
+import { bodyParser, ChatRequestSchema, CompletionRequestSchema, fieldsWithoutEffect } from './schemas.ts';
 
 /** Source of models and of room for requests. */
 export interface CompletionHost {

@@ -9,7 +9,7 @@ import { LossProgram } from '../../policy/learning/loss-program.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import { openSequences } from '../../policy/options.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { Budget } from '../capacity.ts';
+import { Budget } from '../access.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';

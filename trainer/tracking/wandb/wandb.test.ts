@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import protobuf from 'protobufjs';
 import t from 'tap';
-import { WandbRun } from './wandb.ts';
+import { WandbRun } from '../sinks.ts';
 
 /** The public messages. */
 const { root } = protobuf.parse(

@@ -1,8 +1,7 @@
-import { secretOf } from '../../config/secret.ts';
+import { secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { Gateway } from '../../gateway/gateway.ts';
-import { programAgent } from '../../gateway/program-agent.ts';
-import type { GatewayPolicy } from '../../gateway/rollout-model.ts';
+import { Gateway, programAgent } from '../../gateway/gateway.ts';
+import type { GatewayPolicy } from '../../gateway/rollout.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';

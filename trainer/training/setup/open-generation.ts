@@ -1,14 +1,13 @@
 import { mkdir, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { secretOf } from '../../config/secret.ts';
+import { secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
+import { SglangEngine, VllmEngine } from '../../generation/remote/engines.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
-import { SglangEngine } from '../../generation/remote/sglang-engine.ts';
-import { VllmEngine } from '../../generation/remote/vllm-engine.ts';
 import type { TrainedPolicy } from '../../policy/policy.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { checkedGap } from '../iteration/generation-gap.ts';

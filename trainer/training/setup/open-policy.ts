@@ -1,6 +1,5 @@
 import { join } from 'node:path';
-import { baseFolder, hasValueHead } from '../../config/derived.ts';
-import { secretOf } from '../../config/secret.ts';
+import { baseFolder, hasValueHead, secretOf } from '../../config/derived.ts';
 import { loraConfig } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { type DecoderConfig, scratchConfig } from '../../models/config.ts';

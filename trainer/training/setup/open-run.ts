@@ -1,6 +1,5 @@
 import { basename } from 'node:path';
-import { baseFolder, levelSeeds, needsReference } from '../../config/derived.ts';
-import { secretOf } from '../../config/secret.ts';
+import { baseFolder, levelSeeds, needsReference, secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { criticShape, runSizes } from '../../config/sizes.ts';
 import type { ActorCritic } from '../../policy/actor-critic.ts';

@@ -1,4 +1,4 @@
-import { secretOf } from '../../config/secret.ts';
+import { secretOf } from '../../config/derived.ts';
 import { ATTENTION_MODULES, MLP_MODULES } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';

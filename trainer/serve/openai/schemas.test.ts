@@ -1,7 +1,6 @@
 import t from 'tap';
 import { ApiError } from './errors.ts';
-import { bodyParser, fieldsWithoutEffect } from './parse.ts';
-import { ChatRequestSchema, CompletionRequestSchema } from './schemas.ts';
+import { bodyParser, ChatRequestSchema, CompletionRequestSchema, fieldsWithoutEffect } from './schemas.ts';
 
 const chat = bodyParser(ChatRequestSchema);
 const completion = bodyParser(CompletionRequestSchema);

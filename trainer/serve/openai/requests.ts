@@ -1,5 +1,9 @@
+import { randomInt } from 'node:crypto';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { SamplingSettings } from '../../generation/generation.ts';
+import { sparseGrammar, type TokenGrammar } from '../../generation/grammar.ts';
+import type { TextGrammar } from '../../generation/text-grammar.ts';
 import { ApiError, badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { TextJobError, TextLimitError } from './prompt-encoder.ts';
@@ -205,4 +209,173 @@ function called(call: { readonly name: string; readonly arguments: string }, ind
   } catch {
     throw badRequest(`messages/${index}/tool_calls: the arguments of ${call.name} are not JSON`, 'messages');
   }
+}
+
+/** Most states and tokens of a request's grammar together. */
+const LARGEST_GRAMMAR = 2 ** 18;
+const GREATEST_RANDOM_SEED = 2 ** 31;
+/** Default tokens of a text completion, as in OpenAI's API and vLLM. */
+const COMPLETION_TOKENS = 16;
+/** Most UTF-16 units of all bad words together: the workers tokenize them, and sample no token meanwhile. */
+const LONGEST_BAD_WORDS = 4096;
+const ANY_JSON: JsonObject = { type: 'object' };
+
+/** Sampling of a request's choices, and the fields of each choice in the reply. */
+export interface ChoiceOptions {
+  readonly n: number;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  /** `maxNewTokens` is the requested number; the context may leave less. */
+  readonly sampling: SamplingSettings;
+  readonly seed: number;
+  readonly grammar: TokenGrammar | TextGrammar | undefined;
+  readonly logProbs: boolean;
+  readonly topLogProbs: number;
+  readonly returnTokenIds: boolean;
+  readonly includeStop: boolean;
+  readonly skipSpecial: boolean;
+}
+
+/**
+ * @param json what {@link jsonGrammarOf} gives for the request
+ * @throws ApiError 400 for what the model cannot do
+ */
+export function chatOptions(request: ChatRequest, model: LanguageModel, json?: TextGrammar): ChoiceOptions {
+  const { logprobs, top_logprobs, max_tokens, max_completion_tokens, tool_choice, tools } = request;
+  if (tool_choice && tool_choice !== 'auto' && tool_choice !== 'none') {
+    throw badRequest('tool_choice must be "auto" or "none": calls cannot be forced', 'tool_choice');
+  }
+  if (tool_choice === 'auto' && !tools?.length) throw badRequest('tool_choice needs tools', 'tool_choice');
+  if (top_logprobs && !logprobs) throw badRequest('top_logprobs needs logprobs: true', 'top_logprobs');
+  return {
+    ...commonOptions(request, model, max_completion_tokens ?? max_tokens ?? model.maxSequenceLength, json),
+    logProbs: logprobs === true,
+    topLogProbs: top_logprobs ?? 0,
+  };
+}
+
+/**
+ * @param json what {@link jsonGrammarOf} gives for the request
+ * @throws ApiError 400 for what the model cannot do
+ */
+export function completionOptions(
+  request: CompletionRequest,
+  model: LanguageModel,
+  json?: TextGrammar,
+): ChoiceOptions {
+  const { logprobs, max_tokens, echo } = request;
+  if (max_tokens === 0 && !echo)
+    throw badRequest('max_tokens must be at least 1, or 0 with echo', 'max_tokens');
+  if (echo && request.stream) throw badRequest('echo cannot be used with stream', 'echo');
+  return {
+    ...commonOptions(request, model, max_tokens ?? COMPLETION_TOKENS, json),
+    logProbs: typeof logprobs === 'number',
+    topLogProbs: logprobs ?? 0,
+  };
+}
+
+function commonOptions(
+  request: ChatRequest | CompletionRequest,
+  model: LanguageModel,
+  maxNewTokens: number,
+  json: TextGrammar | undefined,
+): Omit<ChoiceOptions, 'logProbs' | 'topLogProbs'> {
+  const { stop, stop_token_ids, ignore_eos, stream, stream_options, top_k } = request;
+  if (stream_options && !stream) throw badRequest('stream_options needs stream: true', 'stream_options');
+  return {
+    n: request.n ?? 1,
+    stream: stream === true,
+    includeUsage: stream_options?.include_usage === true,
+    sampling: {
+      temperature: request.temperature ?? 1,
+      topK: Math.max(0, top_k ?? 0),
+      topP: request.top_p ?? 1,
+      minP: request.min_p ?? 0,
+      repetitionPenalty: request.repetition_penalty ?? 1,
+      presencePenalty: request.presence_penalty ?? 0,
+      frequencyPenalty: request.frequency_penalty ?? 0,
+      logitBias: biasOf(request, model),
+      badWords: checkedBadWords(request.bad_words ?? []),
+      maxNewTokens,
+      stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
+      ...(stop ? { stopStrings: typeof stop === 'string' ? [stop] : stop } : {}),
+    },
+    seed: request.seed == null ? randomInt(GREATEST_RANDOM_SEED) : seedPlus(request.seed, 0),
+    grammar: request.token_grammar ? checkedGrammar(request.token_grammar, model) : json,
+    returnTokenIds: request.return_token_ids === true,
+    includeStop: request.include_stop_str_in_output === true,
+    skipSpecial: request.skip_special_tokens ?? true,
+  };
+}
+
+/**
+ * Adds a number to a seed of OpenAI's API, which may be negative; the result wraps within 0 to the largest safe
+ * integer.
+ */
+export function seedPlus(seed: number, number: number): number {
+  const rest = Number.MAX_SAFE_INTEGER - number;
+  if (seed > rest) return seed - rest - 1;
+  return seed < -number ? seed + number + Number.MAX_SAFE_INTEGER + 1 : seed + number;
+}
+
+/** @throws ApiError 400 for more text than can be tokenized next to sampling */
+function checkedBadWords(words: readonly string[]): readonly string[] {
+  const length = words.reduce((sum, word) => sum + word.length, 0);
+  if (length <= LONGEST_BAD_WORDS) return words;
+  throw badRequest(
+    `bad_words have ${length} characters together; the limit is ${LONGEST_BAD_WORDS}`,
+    'bad_words',
+  );
+}
+
+/** @throws ApiError 400 for a token that the model does not have */
+function biasOf(
+  { logit_bias }: ChatRequest | CompletionRequest,
+  { vocabularySize }: LanguageModel,
+): Readonly<Record<string, number>> {
+  const bias = logit_bias ?? {};
+  const unknown = Object.keys(bias).find(id => Number(id) >= vocabularySize);
+  if (unknown === undefined) return bias;
+  throw badRequest(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`, 'logit_bias');
+}
+
+/**
+ * The automaton of the requested JSON; undefined if none is requested. Compiling it takes a while, so it comes before
+ * the other checks of the request.
+ * @throws ApiError 400 for a schema that is not supported
+ */
+export async function jsonGrammarOf(
+  { response_format, token_grammar }: ChatRequest | CompletionRequest,
+  model: LanguageModel,
+): Promise<TextGrammar | undefined> {
+  if (!response_format || response_format.type === 'text') return undefined;
+  if (token_grammar) {
+    throw badRequest('token_grammar and response_format cannot be used together', 'token_grammar');
+  }
+  if (model.jsonGrammar === undefined) {
+    throw badRequest('responses of this model cannot be constrained', 'response_format');
+  }
+  if (response_format.type === 'json_object') return model.jsonGrammar(ANY_JSON);
+  const schema = response_format.json_schema?.schema;
+  if (typeof schema !== 'object' || schema === null) {
+    throw badRequest('response_format: json_schema needs json_schema.schema', 'response_format');
+  }
+  return model.jsonGrammar(schema as JsonObject);
+}
+
+/** @throws ApiError 400 for a grammar that does not fit the vocabulary */
+function checkedGrammar(grammar: TokenGrammar, { vocabularySize }: LanguageModel): TokenGrammar {
+  const size = grammar.states.reduce((sum, { tokens }) => sum + 1 + tokens.length, 0);
+  if (size > LARGEST_GRAMMAR) {
+    throw badRequest(
+      `token_grammar: ${size} states and tokens are more than ${LARGEST_GRAMMAR}`,
+      'token_grammar',
+    );
+  }
+  try {
+    sparseGrammar('token_grammar', grammar, vocabularySize);
+  } catch (error) {
+    throw badRequest((error as Error).message, 'token_grammar');
+  }
+  return grammar;
 }
