@@ -9,30 +9,23 @@ import { listenOnPort } from '../../shared/http/free-port.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
+import type { OptionsOf } from './options.ts';
 import { CheckpointProcesses } from './processes/checkpoint-processes.ts';
 import { INTERRUPTED_STATUS, stopRequests } from './processes/trainer-process.ts';
 
 /** Default port, above that of the environment server. */
 const DEFAULT_PORT = 8090;
 
-export interface DashboardOptions {
-  readonly server?: string;
-  readonly port?: number;
-  readonly host: string;
-  readonly allowedHosts: string;
-  /** Folder to write the pages into instead of serving them. */
-  readonly export?: string;
-  readonly leaderboard?: string;
-  /** JSON file with the authors of signed results. */
-  readonly authors?: string;
-}
-
 /**
  * The command `dashboard`: serves pages about the runs in a folder until it is stopped, or writes them as files.
  * @returns the exit status
  * @throws Error when there is no such folder, or the port is taken
  */
-export async function dashboard(runs: string, options: DashboardOptions): Promise<number> {
+export async function dashboard(
+  folder: string | undefined,
+  options: OptionsOf<'dashboard'>,
+): Promise<number> {
+  const runs = folder ?? 'runs';
   const { server, leaderboard, authors, host, allowedHosts } = options;
   if (server !== undefined && !/^https?:\/\//.test(server)) {
     throw new Error(`--server is an address such as http://127.0.0.1:8080, got ${server}`);
@@ -86,7 +79,7 @@ export async function dashboard(runs: string, options: DashboardOptions): Promis
 async function serveUntil(
   stop: AbortSignal,
   app: FastifyInstance,
-  { host, port }: Pick<DashboardOptions, 'host' | 'port'>,
+  { host, port }: Pick<OptionsOf<'dashboard'>, 'host' | 'port'>,
   onListening: (address: string) => void,
 ): Promise<void> {
   onListening(
@@ -110,17 +103,13 @@ export function replayOn(url: string, note: (text: string) => void = () => {}): 
   };
 }
 
-interface ViewOptions {
-  readonly port?: number;
-}
-
 /**
  * The command `view`: shows trajectories of other programs in the browser until it is stopped. They are copied into a
  * temporary folder in ragen's format; the files do not change.
  * @returns the exit status
  * @throws Error that names file and line for anything but a trajectory
  */
-export async function view(paths: readonly string[], { port }: ViewOptions): Promise<number> {
+export async function view(paths: readonly string[], { port }: OptionsOf<'view'>): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-view-'));
   using requests = stopRequests(() => {});
   try {

@@ -19,6 +19,7 @@ import { openProgress, type Progress, shownShare } from '../tracking/progress.ts
 import { findServerSoon } from '../training/setup/find-server.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
 import { hasWeights, openPlayer } from './evaluate/players.ts';
+import type { OptionsOf } from './options.ts';
 import { stopRequests } from './processes/trainer-process.ts';
 
 interface SaidTurn extends PastTurn {
@@ -61,18 +62,6 @@ export function episodeConversations(
   });
 }
 
-export interface DemonstrationsOptions {
-  /** File to write. */
-  readonly out: string;
-  /** Drops episodes without success. */
-  readonly onlySuccess?: boolean;
-  /** Folder of a policy that plays instead of the reference policy. */
-  readonly policy?: string;
-  /** Episodes that a policy plays of each level; 1 by default. */
-  readonly attempts?: number;
-  readonly quiet?: boolean;
-}
-
 /**
  * The command `demonstrations`: plays with the reference policy of a config's `warm_start` (`optimal` by default), or
  * with a policy in a folder sampled as `rollout` says, and writes the conversations as JSON Lines for
@@ -82,13 +71,10 @@ export interface DemonstrationsOptions {
 export async function demonstrations(
   config: string,
   overrides: readonly string[],
-  options: DemonstrationsOptions,
+  options: OptionsOf<'demonstrations'>,
 ): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const { attempts = 1 } = options;
-  if (!Number.isInteger(attempts) || attempts < 1) {
-    throw new RangeError(`--attempts is a whole number from 1, got ${options.attempts}`);
-  }
   if (attempts > 1 && options.policy === undefined) {
     throw new RangeError('--attempts is for --policy: a reference policy would play the same again');
   }

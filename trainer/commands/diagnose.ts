@@ -21,12 +21,8 @@ import { referenceFolder } from '../training/setup/refreshed-reference.ts';
 import { agentRollouts, openRunContext, sampledAgent } from '../training/setup/run-context.ts';
 import { PlannedSource } from '../training/sources/planned-source.ts';
 import { localSettings } from './hub/local-models.ts';
+import type { OptionsOf } from './options.ts';
 import { stopRequests } from './processes/trainer-process.ts';
-
-export interface DiagnoseOptions {
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
 
 /**
  * The command `diagnose`: collapse metrics and gradients of a checkpoint, on the groups that training would play next.
@@ -36,7 +32,7 @@ export interface DiagnoseOptions {
 export async function diagnose(
   target: string,
   overrides: readonly string[],
-  options: DiagnoseOptions,
+  options: OptionsOf<'diagnose'>,
 ): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const { run, settings: trained, checkpoint } = readTarget(target);

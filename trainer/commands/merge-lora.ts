@@ -17,32 +17,21 @@ import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from '../polic
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';
-
-const TYPES: readonly WritableType[] = ['F32', 'BF16'];
-
-export interface MergeLoraOptions {
-  /** Folder for the merged model. */
-  readonly out: string;
-  /** Folder of the base; by default the one in the adapter's config. */
-  readonly base?: string;
-  /** Number type of the output, `F32` or `BF16`; by default that of the base. */
-  readonly type?: string;
-}
+import type { OptionsOf } from './options.ts';
 
 /**
  * The command `merge-lora`: writes base and adapter as one model without an adapter.
  * @returns the exit status
  * @throws Error naming what is missing
  */
-export async function mergeLora(adapter: string, { out, base, type }: MergeLoraOptions): Promise<number> {
-  const known = TYPES.find(name => name === type);
-  if (type !== undefined && known === undefined) {
-    throw new Error(`--type is one of ${TYPES.join(', ')}, got ${type}`);
-  }
+export async function mergeLora(
+  adapter: string,
+  { out, base, type }: OptionsOf<'merge-lora'>,
+): Promise<number> {
   const options = { progress: openProgress(process.stderr, readLogLevel()) };
   const named = base === undefined ? undefined : await localModel(base, options);
   const { folder } = await localModel(adapter, options, base);
-  const merged = await mergeAdapter(folder, out, { base: named?.folder, type: known });
+  const merged = await mergeAdapter(folder, out, { base: named?.folder, type });
   console.log(`${out}: ${adapter} merged into its base, ${merged} matrices`);
   return 0;
 }

@@ -9,9 +9,9 @@ import { playedPrecision } from '../models/blocks.ts';
 import { createServeApp } from '../serve/app.ts';
 import { Models } from '../serve/models.ts';
 import { TinkerServer } from '../serve/tinker/server.ts';
-import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { findServedModel, localModel } from './hub/local-models.ts';
+import type { OptionsOf } from './options.ts';
 import { stopRequests } from './processes/trainer-process.ts';
 
 /** Environment variables that hold tokens: other users could read them on a command line. */
@@ -21,38 +21,15 @@ const ADMIN_TOKEN_VARIABLE = 'RAGEN_SERVE_ADMIN_TOKEN';
 /** Longest wait for threads to end before a failed start is reported, in milliseconds. */
 const LONGEST_CLOSING_MS = 2000;
 
-export interface ServeOptions {
-  readonly host: string;
-  readonly port: number;
-  /** Model name in requests; the folder's by default. */
-  readonly name?: string;
-  /** `name=folder` each. */
-  readonly adapter: readonly string[];
-  /** Folder of an adapter's base. */
-  readonly base?: string;
-  readonly workers?: number;
-  readonly threads?: number;
-  readonly runtime?: RuntimeChoice;
-  readonly context?: number;
-  readonly maxStreams: number;
-  readonly maxAdapters: number;
-  /** Trains adapters for clients of the Tinker API. */
-  readonly tinker?: boolean;
-  readonly maxModels: number;
-  readonly checkpoints: string;
-  readonly maxCheckpointMb: number;
-  readonly logLevel: 'silent' | 'error' | 'warn' | 'info' | 'debug';
-}
-
 /**
  * The command `serve`: serves a policy through OpenAI's API until it is stopped, and with `tinker` also through the
  * Tinker API.
  * @param target run, checkpoint or model folder
  * @returns the exit status
  */
-export async function serve(target: string, options: ServeOptions): Promise<number> {
+export async function serve(target: string, options: OptionsOf<'serve'>): Promise<number> {
   const { host, port, maxStreams, logLevel } = options;
-  const adapters = options.adapter.map(parseAdapter);
+  const adapters = (options.adapter ?? []).map(parseAdapter);
   const onHub = { progress: openProgress(process.stderr) };
   const named = await localModel(target, onHub, options.base);
   const { folder, name, settings } = await findServedModel(named.folder);

@@ -1,5 +1,5 @@
-import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { blockBytes } from '../generation/cache/kv-cache.ts';
+import { BLOCK_SIZE } from '../generation/cache/sequence-cache.ts';
 import { withLora } from '../models/adapters/peft.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import { countWeights, parameterSpecs, trainedSpecs } from '../models/parameters.ts';

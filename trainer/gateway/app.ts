@@ -6,7 +6,7 @@ import type { RawData, WebSocket } from 'ws';
 import { isShallow, parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/errors.ts';
-import { ApiError, badRequest } from '../serve/openai/errors.ts';
+import { ApiError, badRequest, tooMany, unauthorized } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes, refuseUnknown, sendError } from '../serve/openai/routes.ts';
 import { holdsKey, MODEL_NAME, type Rollout, type RolloutModel } from './rollout.ts';
 import type { WorkQueue } from './work-queue.ts';
@@ -102,7 +102,7 @@ async function replyTo(data: RawData, isBinary: boolean, rollout: Rollout): Prom
       throw badRequest('a frame needs an id: a string or a number', 'id');
     }
     ({ id } = frame);
-    if (!rollout.isOpen) throw new ApiError(401, 'the rollout is over', { code: 'invalid_api_key' });
+    if (!rollout.isOpen) throw unauthorized('the rollout is over');
     return { id, ok: true, result: await carriedOut(frame as Frame, rollout) };
   } catch (error) {
     const { status, message, body } = apiErrorOf(error);
@@ -207,7 +207,6 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const MAX_CHOICES = 16;
 /** Requests of one rollout answered at once, so that one program takes no room from others. */
 const MAX_OPEN_REQUESTS = 32;
-const RETRY_AFTER_S = 1;
 const PREFIX = '/rollouts/:id';
 
 /** A rollout that accepts requests. */
@@ -237,9 +236,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
   const opened = (request: FastifyRequest, key: 'apiKey' | 'sessionToken'): OpenRollout => {
     const open = named(request);
     if (!open || !holdsKey(request.headers.authorization, open.rollout[key])) {
-      throw new ApiError(401, 'the key is not valid for this rollout, or the rollout is over', {
-        code: 'invalid_api_key',
-      });
+      throw unauthorized('the key is not valid for this rollout, or the rollout is over');
     }
     return open;
   };
@@ -329,10 +326,7 @@ function keyOf(url: string): 'apiKey' | 'sessionToken' | undefined {
 function takeRoom(rollout: Rollout, closing: EventEmitter, open: WeakMap<Rollout, number>): void {
   const count = open.get(rollout) ?? 0;
   if (count >= MAX_OPEN_REQUESTS) {
-    throw new ApiError(429, `${count} requests of this rollout are open; wait for some to end`, {
-      code: 'rate_limit_exceeded',
-      retryAfterS: RETRY_AFTER_S,
-    });
+    throw tooMany(`${count} requests of this rollout are open; wait for some to end`);
   }
   open.set(rollout, count + 1);
   closing.once('close', () => open.set(rollout, (open.get(rollout) ?? 1) - 1));
@@ -346,7 +340,7 @@ function checkVerifier({ headers }: FastifyRequest, key: string | undefined): vo
     );
   }
   if (!holdsKey(headers.authorization, key)) {
-    throw new ApiError(401, "only a verifier's key may post rewards", { code: 'invalid_api_key' });
+    throw unauthorized("only a verifier's key may post rewards");
   }
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { ProgramFault } from '../rollout/episode-agent.ts';
-import { ApiError } from '../serve/openai/errors.ts';
+import { ApiError, unauthorized } from '../serve/openai/errors.ts';
 import { Program } from './program.ts';
 import { holdsKey, type Rollout } from './rollout.ts';
 
@@ -117,7 +117,7 @@ export class WorkQueue {
   /** @throws ApiError 401 for any key but a worker's */
   checkWorker(authorization: string | undefined): void {
     if (!this.#workers.some(({ key }) => holdsKey(authorization, key))) {
-      throw new ApiError(401, 'only a worker of this run may ask for rollouts', { code: 'invalid_api_key' });
+      throw unauthorized('only a worker of this run may ask for rollouts');
     }
   }
 

@@ -8,13 +8,12 @@ import {
   MAX_TOP_LOG_PROBS,
   type StreamedToken,
 } from './generation.ts';
-import { type ResponseGrammar, SparseGrammarMatcher, sparseGrammar } from './grammar.ts';
+import { type ResponseGrammar, SparseGrammarMatcher, sparseGrammar, TextGrammarMatcher } from './grammar.ts';
 import { type Encode, LogitsProcessor } from './logits-processor.ts';
 import type { DecodeProgram } from './programs/decode-program.ts';
 import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, type Decode, Sequence, StopStrings } from './sequence.ts';
-import { TextGrammarMatcher } from './text-grammar.ts';
 
 /**
  * Default rows of a tick: few for small models, because with fewer sequences at a time more of their cache stays close

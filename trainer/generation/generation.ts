@@ -1,5 +1,4 @@
-import type { SparseGrammar, TokenGrammar } from './grammar.ts';
-import type { TextGrammar } from './text-grammar.ts';
+import type { SparseGrammar, TextGrammar, TokenGrammar } from './grammar.ts';
 
 /**
  * Changes to logits before the temperature, as in transformers and vLLM; absent ones have no effect. Order: bias,

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { BLOCK_SIZE } from '../generation/cache/block-table.ts';
 import { blockBytes } from '../generation/cache/kv-cache.ts';
+import { BLOCK_SIZE } from '../generation/cache/sequence-cache.ts';
 import { compileGrammar } from '../generation/grammar.ts';
 import { KERNELS_HIDDEN_SIZE } from '../generation/programs/program-choice.ts';
 import { startMagnitudes } from '../models/adapters/dora.ts';

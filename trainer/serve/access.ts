@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { isLoopback } from '../../shared/http/addresses.ts';
-import { ApiError } from './openai/errors.ts';
+import { ApiError, tooMany, unauthorized } from './openai/errors.ts';
 
 export interface AccessSettings {
   /** Address that the server listens on. */
@@ -12,6 +12,7 @@ export interface AccessSettings {
   readonly adminToken?: string;
 }
 
+const WRONG = 'the token is wrong';
 const digest = (text: string): Buffer => hash('sha256', text, 'buffer');
 
 /** Checks of the bearer tokens of clients and administrators. */
@@ -49,7 +50,7 @@ export class Access {
     const given = tokenOf(headers);
     if (timingSafeEqual(given, this.#token)) return;
     if (this.#adminToken !== null && timingSafeEqual(given, this.#adminToken)) return;
-    throw unauthorized();
+    throw unauthorized(WRONG);
   }
 
   /**
@@ -63,7 +64,7 @@ export class Access {
         'this server was started without an admin token (RAGEN_SERVE_ADMIN_TOKEN): it loads nothing',
       );
     }
-    if (!timingSafeEqual(tokenOf({ authorization }), this.#adminToken)) throw unauthorized();
+    if (!timingSafeEqual(tokenOf({ authorization }), this.#adminToken)) throw unauthorized(WRONG);
   }
 }
 
@@ -78,13 +79,6 @@ function tokenOf(headers: IncomingHttpHeaders): Buffer {
   if (token === undefined) throw unauthorized('the header "Authorization: Bearer <token>" is missing');
   return digest(token);
 }
-
-function unauthorized(message = 'the token is wrong'): ApiError {
-  return new ApiError(401, message, { code: 'invalid_api_key' });
-}
-
-/** Seconds after which a rejected client may try again. */
-const RETRY_AFTER_S = 1;
 
 /** A limit of concurrent use. */
 export class Budget {
@@ -120,8 +114,7 @@ export class Budget {
   take(amount = 1): () => void {
     if (this.#used + amount > this.max) {
       this.#refused++;
-      const details = { code: 'rate_limit_exceeded', retryAfterS: RETRY_AFTER_S };
-      throw new ApiError(429, this.#refusal(this.#used), details);
+      throw tooMany(this.#refusal(this.#used));
     }
     const giveBack = this.#whole?.take(amount);
     this.#used += amount;

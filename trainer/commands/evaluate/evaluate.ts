@@ -22,6 +22,7 @@ import { openRunFolder, type RunFolder } from '../../training/run-folder/run-fol
 import { agentRollouts } from '../../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
+import type { OptionsOf } from '../options.ts';
 import { stopRequests } from '../processes/trainer-process.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { CHECKPOINT, hasWeights, openPlayer, type Player, playerFolders } from './players.ts';
@@ -91,19 +92,6 @@ function withoutTokens(override: string): string {
   return `${path.join('.')}=${shown}`;
 }
 
-export interface EvaluateOptions {
-  /** Players: `checkpoint` by default, a checkpoint folder, `endpoint`, or a reference policy such as `random` and `optimal`. */
-  readonly policy?: readonly string[];
-  /** Attempts at each level, for pass@k; 1 by default. */
-  readonly attempts?: number;
-  /** Folder for tables, JSON and every episode. */
-  readonly output?: string;
-  /** Name of the author who signs the results of a run, for a shared leaderboard. */
-  readonly sign?: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
-
 /** A player's requests to an endpoint with their cost. */
 interface UsageRow {
   readonly policy: string;
@@ -125,12 +113,9 @@ interface UsageRow {
 export async function evaluate(
   target: string,
   overrides: readonly string[],
-  options: EvaluateOptions,
+  options: OptionsOf<'evaluate'>,
 ): Promise<number> {
   const { attempts = 1, output, policy = [CHECKPOINT] } = options;
-  if (!Number.isInteger(attempts) || attempts < 1) {
-    throw new Error(`--attempts is a whole number from 1, got ${options.attempts}`);
-  }
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const startedAt = performance.now();
   const withWeights = (await Promise.all(policy.map(hasWeights))).includes(true);

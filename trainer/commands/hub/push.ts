@@ -22,6 +22,7 @@ import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adap
 import { openProgress, type Progress, shownShare } from '../../tracking/progress.ts';
 import { readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import type { EvaluationRow } from '../evaluate/evaluation.ts';
+import type { OptionsOf } from '../options.ts';
 import { findServedModel } from './local-models.ts';
 
 /** Contents of a card. */
@@ -160,15 +161,10 @@ const CARD_FILE = 'README.md';
 /** Files that only training needs. */
 const LEFT_OUT = /^(optimizer|trainer)\.|^value_head\./;
 
-export interface PushOptions {
-  /** Makes a new repository private. */
-  readonly private?: boolean;
-  /** For the model card, e.g. `apache-2.0`. */
-  readonly license?: string;
-  readonly message?: string;
+type PushOptions = OptionsOf<'push'> & {
   readonly progress?: Progress;
   readonly env?: Readonly<Record<string, string | undefined>>;
-}
+};
 
 /**
  * The command `push`: sends a model or an adapter to a hub, with a model card made from its run.

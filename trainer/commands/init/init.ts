@@ -18,6 +18,7 @@ import { trainRun } from '../../training/run.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
 import { findServer } from '../../training/setup/find-server.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
+import type { OptionsOf } from '../options.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/trainer-process.ts';
 import {
   type Baseline,
@@ -154,15 +155,6 @@ const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
 /** YAML 1.2 reads `2.0e-3` as a number; `0.002` is harder to compare. */
 const exponential = (value: number): string => value.toExponential(1);
 
-export interface InitOptions {
-  /** Address of the environment server. */
-  readonly servers: string;
-  /** File to write; by default named after the environment. */
-  readonly out?: string;
-  /** Replaces an existing file. */
-  readonly force?: boolean;
-}
-
 /** Longest wait for an unresponsive server, in milliseconds. */
 const PATIENCE_MS = 3_000;
 /** Demonstrations of the trial, just enough for short answers, and its share of an iteration's episodes. */
@@ -180,7 +172,7 @@ const MINI_BATCH = 32;
 export async function init(
   envId: string,
   settings: readonly string[],
-  options: InitOptions,
+  options: OptionsOf<'init'>,
 ): Promise<number> {
   const tag = tagOf(envId);
   const file = options.out ?? `${envId.replace(/^.*\//, '')}.yaml`;
@@ -238,7 +230,7 @@ function tagOf(envId: string): string {
 }
 
 /** @throws Error for an existing file that is not to be replaced */
-function refuseExisting(file: string, { force }: InitOptions): void {
+function refuseExisting(file: string, { force }: OptionsOf<'init'>): void {
   if (force || !existsSync(file)) return;
   throw new Error(`${file} is there already: name another file with --out, or replace it with --force`);
 }

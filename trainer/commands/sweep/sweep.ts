@@ -13,6 +13,7 @@ import { latestCheckpoint, type ValidationRecord } from '../../training/run-fold
 import type { RunSummary } from '../../training/run-folder/report.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { withoutRevisions } from '../hub/local-models.ts';
+import type { OptionsOf } from '../options.ts';
 import {
   type ChildProgram,
   commandOf,
@@ -153,12 +154,6 @@ export function survivors(results: readonly RoundResult[], factor: number, mode:
   return variants.filter((_, i) => kept.has(i));
 }
 
-export interface SweepOptions {
-  /** Prints the runs and starts none. */
-  readonly dryRun?: boolean;
-  readonly quiet?: boolean;
-}
-
 /**
  * The command `sweep`: runs of a plan, each in a separate process, one after another or in parallel. It skips finished
  * runs and continues unfinished ones, so the same command continues a sweep that was stopped or killed.
@@ -168,7 +163,7 @@ export interface SweepOptions {
 export async function sweep(
   file: string,
   overrides: readonly string[],
-  options: SweepOptions,
+  options: OptionsOf<'sweep'>,
 ): Promise<number> {
   const plan = readSweep(file, overrides);
   const settings = plan.runs.map(run => loadRunSettings(plan.config, run.overrides));
@@ -204,7 +199,7 @@ interface SweepState {
   readonly plan: SweepPlan;
   readonly settings: readonly RunSettings[];
   readonly outcomes: SweepOutcome[];
-  readonly options: SweepOptions;
+  readonly options: OptionsOf<'sweep'>;
   readonly stop: ReturnType<typeof stopping>;
   /** The user's command; it continues where the sweep stopped. */
   readonly command: string;

@@ -36,6 +36,7 @@ import { openRunContext } from '../../training/setup/run-context.ts';
 import { requireFiles } from '../../training/supervised/supervision.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
+import type { OptionsOf } from '../options.ts';
 import {
   commandOf,
   INTERRUPTED_STATUS,
@@ -147,15 +148,6 @@ const promptLine =
     return `first prompt of ${tag}: ${taken}, with room for ${room} of a response`;
   };
 
-export interface TrainOptions {
-  /** Folder of a run to resume. */
-  readonly resume?: string;
-  /** Prints the resolved settings with the run's resources, and does nothing else. */
-  readonly dryRun?: boolean;
-  /** Shows no progress. */
-  readonly quiet?: boolean;
-}
-
 /**
  * The command `train`: a new run from a config, or an old one from its folder.
  * @returns the exit status
@@ -164,7 +156,7 @@ export interface TrainOptions {
 export async function train(
   config: string | undefined,
   overrides: readonly string[],
-  options: TrainOptions,
+  options: OptionsOf<'train'>,
 ): Promise<number> {
   return trainPrepared(prepare(config, overrides, options), options);
 }
@@ -178,10 +170,7 @@ export async function train(
 export async function supervise(
   config: string,
   overrides: readonly string[],
-  options: Omit<TrainOptions, 'resume'> & {
-    /** Conversation files that replace the config's. */
-    readonly data?: readonly string[];
-  },
+  options: OptionsOf<'sft'>,
 ): Promise<number> {
   const data = options.data ? [`warm_start.files=${JSON.stringify(options.data)}`] : [];
   const prepared = prepare(config, [...overrides, ...data, 'training.steps=0'], options);
@@ -201,7 +190,7 @@ interface PreparedRun {
   readonly resumeOverrides: readonly string[];
 }
 
-async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Promise<number> {
+async function trainPrepared(prepared: PreparedRun, options: OptionsOf<'train'>): Promise<number> {
   const { settings, openRun, startCommand, resumeOverrides } = prepared;
   const resume = (run: RunFolder) => resumeCommand(run.path, resumeOverrides);
   const shown = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
@@ -253,7 +242,7 @@ async function trainPrepared(prepared: PreparedRun, options: TrainOptions): Prom
 function prepare(
   config: string | undefined,
   overrides: readonly string[],
-  options: TrainOptions,
+  options: OptionsOf<'train'>,
 ): PreparedRun {
   if (options.resume !== undefined) {
     const more = config === undefined ? overrides : [config, ...overrides];

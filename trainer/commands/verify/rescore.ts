@@ -12,15 +12,7 @@ import { writeJsonLines } from '../../tracking/jsonlines.ts';
 import { textTable } from '../../tracking/text-table.ts';
 import { episodeOfRecord, readRecorded, recordedSteps } from '../../tracking/trajectories.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
-
-export interface RescoreOptions {
-  /** File that exports `reward(episode)`. */
-  readonly reward: string;
-  readonly mode?: 'add' | 'replace';
-  /** File for the new returns, one episode a line. */
-  readonly out?: string;
-  readonly json?: boolean;
-}
+import type { OptionsOf } from '../options.ts';
 
 /** New rewards of an iteration's stored episodes, next to the old ones. */
 interface RescoredStep {
@@ -44,7 +36,7 @@ interface RescoredStep {
  * @returns the exit status
  * @throws Error at the first episode for which the function takes too long, or where it fails for all
  */
-export async function rescoreCommand(target: string, options: RescoreOptions): Promise<number> {
+export async function rescoreCommand(target: string, options: OptionsOf<'rescore'>): Promise<number> {
   const { run, settings } = openRunFolder(target);
   const steps = recordedSteps(run);
   if (steps.length === 0)

@@ -36,6 +36,7 @@ import { prepareOptimizer } from '../../training/setup/open-run.ts';
 import { referenceFolder } from '../../training/setup/refreshed-reference.ts';
 import { openRunContext, type RunContext } from '../../training/setup/run-context.ts';
 import { localSettings } from '../hub/local-models.ts';
+import type { OptionsOf } from '../options.ts';
 import { stopRequests } from '../processes/trainer-process.ts';
 import { checkActions, type Difference, replayEpisodes } from './replay.ts';
 
@@ -50,11 +51,6 @@ export interface StepReport {
   readonly checks: Readonly<Partial<Record<Check, Verdict>>>;
 }
 
-export interface VerifyOptions {
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
-
 /**
  * The command `verify-run`: replays the stored episodes of a run on its servers, recomputes what training derived from
  * them, and reports what agrees.
@@ -63,7 +59,7 @@ export interface VerifyOptions {
 export async function verifyRunCommand(
   target: string,
   overrides: readonly string[],
-  options: VerifyOptions,
+  options: OptionsOf<'verify-run'>,
 ): Promise<number> {
   const progress = openProgress(process.stderr, options.quiet ? 'silent' : readLogLevel());
   const { run, settings: trained } = openRunFolder(target);

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { MemoryPlan } from '../../tensor/runtime/wasm/kernels.ts';
-import { BLOCK_SIZE } from './block-table.ts';
 import {
   type AttentionShape,
   blockBytes,
@@ -10,6 +9,7 @@ import {
   PAST_MASK,
   SHAPE_WORDS,
 } from './kv-cache.ts';
+import { BLOCK_SIZE } from './sequence-cache.ts';
 
 const MEMORY_PAGES = 64;
 const BASE_THETA = 100;

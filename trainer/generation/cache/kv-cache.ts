@@ -2,7 +2,7 @@ import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
 import { scoreScale } from '../../models/cut-attention.ts';
 import { ropeColumns, ropeTables, ropeWidth } from '../../models/rope.ts';
 import { MemoryPlan, openKernels, PAGE_BYTES } from '../../tensor/runtime/wasm/kernels.ts';
-import { BLOCK_SIZE, BlockTable } from './block-table.ts';
+import { BLOCK_SIZE, BlockTable } from './sequence-cache.ts';
 
 const FLOAT_BYTES = 4;
 /** Score of positions that do not exist yet; its weight is 0. Scores are in units of log 2. */

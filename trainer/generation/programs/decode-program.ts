@@ -1,5 +1,5 @@
 import type { Random } from '../../../shared/random.ts';
-import type { BlockTable } from '../cache/block-table.ts';
+import type { BlockTable } from '../cache/sequence-cache.ts';
 import type { SamplingSettings } from '../generation.ts';
 import type { ResponseGrammar } from '../grammar.ts';
 import type { LogitsProcessor } from '../logits-processor.ts';

@@ -7,7 +7,7 @@ import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../tensor/graph/operations/device.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
 import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import { BLOCK_SIZE, BlockTable } from '../cache/block-table.ts';
+import { BLOCK_SIZE, BlockTable } from '../cache/sequence-cache.ts';
 import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
 import type { DecodeProgram, RowSampler, RowSampling } from './decode-program.ts';

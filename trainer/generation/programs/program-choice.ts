@@ -9,8 +9,8 @@ import {
   PANEL_OUTPUTS,
   product,
 } from '../../tensor/runtime/wasm/kernels.ts';
-import type { BlockTable } from '../cache/block-table.ts';
 import { KvCache } from '../cache/kv-cache.ts';
+import type { BlockTable } from '../cache/sequence-cache.ts';
 import type { CompiledGrammar } from '../grammar.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
 import { DeviceProgram } from './device-program.ts';

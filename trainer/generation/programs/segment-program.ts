@@ -10,8 +10,8 @@ import {
   ParameterStore,
 } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import type { BlockTable } from '../cache/block-table.ts';
 import type { KvCache } from '../cache/kv-cache.ts';
+import type { BlockTable } from '../cache/sequence-cache.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
 
 /**

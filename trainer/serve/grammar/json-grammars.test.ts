@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { TextGrammarMatcher } from '../../generation/text-grammar.ts';
+import { TextGrammarMatcher } from '../../generation/grammar.ts';
 import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { JsonGrammars } from './json-grammars.ts';

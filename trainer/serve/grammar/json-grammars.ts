@@ -1,9 +1,9 @@
 import type { JsonObject } from '../../../shared/json.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
-import { type TextGrammar, type TokenTrie, visitTokens } from '../../generation/text-grammar.ts';
+import { type TextGrammar, type TokenTrie, visitTokens } from '../../generation/grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
-import { ApiError, badRequest } from '../openai/errors.ts';
+import { badRequest, tooMany } from '../openai/errors.ts';
 import { addSchema, CharacterAutomaton } from './json-schema.ts';
 
 /** Entries of the table of states and character classes: 2 MiB of them. */
@@ -159,7 +159,6 @@ function spread(live: Uint8Array, before: readonly (readonly number[])[]): void 
 const MAX_KEPT = 32;
 /** Most schemas that wait for compilation. */
 const MAX_WAITING = 32;
-const RETRY_AFTER_S = 1;
 /** Longest schema in UTF-16 units of JSON: it becomes an automaton in one step, which blocks other requests. */
 const LONGEST_SCHEMA = 2 ** 17;
 /** Most steps of a schema, see {@link StepBudget}. */
@@ -204,10 +203,7 @@ export class JsonGrammars {
     let known = this.#known.get(key);
     if (known === undefined) {
       if (this.#waiting >= MAX_WAITING) {
-        throw new ApiError(429, `${MAX_WAITING} schemas are being compiled; try again later`, {
-          code: 'rate_limit_exceeded',
-          retryAfterS: RETRY_AFTER_S,
-        });
+        throw tooMany(`${MAX_WAITING} schemas are being compiled; try again later`);
       }
       known = this.#compiled(schema);
       if (this.#known.size >= MAX_KEPT) this.#known.delete(this.#known.keys().next().value!);

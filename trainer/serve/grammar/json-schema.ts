@@ -7,6 +7,8 @@ type Range = readonly [from: number, to: number];
 /** States of an automaton that a pattern may need. */
 const MAX_STATES = 50_000;
 const LAST_CHARACTER = 0xffff;
+/** Any number of times. */
+const ANY = Number.POSITIVE_INFINITY;
 
 interface Edge {
   readonly ranges: readonly Range[];
@@ -63,7 +65,7 @@ export class CharacterAutomaton {
     let at = from;
     for (let i = 0; i < least; i++) at = part(at);
     const end = this.state();
-    if (most === Number.POSITIVE_INFINITY) {
+    if (most === ANY) {
       const loop = this.state();
       this.link(at, loop);
       this.link(part(loop), loop);
@@ -117,6 +119,7 @@ const MAX_ITEMS = 256;
 /** Keys of a `$ref`. */
 const DEEPEST_REFERENCE = 64;
 
+const charactersOf = (text: string): Range[] => [...text].map(c => [c.charCodeAt(0), c.charCodeAt(0)]);
 const DIGITS: readonly Range[] = [[0x30, 0x39]];
 const NOT_ZERO: readonly Range[] = [[0x31, 0x39]];
 const HEXADECIMAL: readonly Range[] = [
@@ -219,13 +222,13 @@ class SchemaWriter {
       case 'object':
         return this.#object(from, schema, depth);
       case 'array': {
-        const most = count(schema.maxItems, Number.POSITIVE_INFINITY, MAX_ITEMS, 'maxItems');
+        const most = count(schema.maxItems, ANY, MAX_ITEMS, 'maxItems');
         const item = (begin: number) => this.value(begin, schema.items, depth + 1);
         return this.#list(from, count(schema.minItems, 0, MAX_ITEMS, 'minItems'), most, item);
       }
       case 'string': {
         const least = count(schema.minLength, 0, LONGEST_STRING, 'minLength');
-        const most = count(schema.maxLength, Number.POSITIVE_INFINITY, LONGEST_STRING, 'maxLength');
+        const most = count(schema.maxLength, ANY, LONGEST_STRING, 'maxLength');
         return this.#string(from, least, most);
       }
       case 'integer':
@@ -247,7 +250,8 @@ class SchemaWriter {
     const { additionalProperties: more } = schema;
     const properties = Object.entries((schema.properties ?? {}) as JsonObject);
     const required = this.#requiredOf(schema);
-    if (properties.length === 0 && more !== false) return this.#members(from, more, depth);
+    if (properties.length === 0 && more !== false)
+      return this.#members(from, at => this.value(at, more, depth + 1));
     if (more !== undefined && typeof more !== 'boolean') {
       throw new RangeError('additionalProperties with a schema cannot be used with properties');
     }
@@ -285,12 +289,11 @@ class SchemaWriter {
     return names;
   }
 
-  /** An object with properties of any name. */
-  #members(from: number, schema: Json | undefined, depth: number): number {
+  /** An object with properties of any name, each with such a value. */
+  #members(from: number, value: (from: number) => number): number {
     const a = this.#a;
-    const member = (begin: number) =>
-      this.value(a.text(this.#string(begin, 0, Number.POSITIVE_INFINITY), ':'), schema, depth + 1);
-    return this.#separated(from, ['{', '}'], 0, Number.POSITIVE_INFINITY, member);
+    const member = (begin: number) => value(a.text(this.#string(begin, 0, ANY), ':'));
+    return this.#separated(from, ['{', '}'], 0, ANY, member);
   }
 
   #list(from: number, least: number, most: number, item: (from: number) => number): number {
@@ -319,11 +322,7 @@ class SchemaWriter {
     const character = (begin: number) =>
       a.any(begin, [
         at => a.set(at, PLAIN),
-        at =>
-          a.set(
-            a.text(at, '\\'),
-            [...'"\\/bfnrt'].map(c => [c.charCodeAt(0), c.charCodeAt(0)] as const),
-          ),
+        at => a.set(a.text(at, '\\'), charactersOf('"\\/bfnrt')),
         at => a.repeat(a.text(at, '\\u'), 4, 4, digit => a.set(digit, HEXADECIMAL)),
       ]);
     return a.text(a.repeat(a.text(from, '"'), least, most, character), '"');
@@ -334,37 +333,32 @@ class SchemaWriter {
     const signed = a.repeat(from, 0, 1, at => a.text(at, '-'));
     return a.any(signed, [
       at => a.text(at, '0'),
-      at => a.repeat(a.set(at, NOT_ZERO), 0, Number.POSITIVE_INFINITY, digit => a.set(digit, DIGITS)),
+      at => a.repeat(a.set(at, NOT_ZERO), 0, ANY, digit => a.set(digit, DIGITS)),
     ]);
   }
 
   #number(from: number): number {
     const a = this.#a;
-    const digits = (at: number) => a.repeat(at, 1, Number.POSITIVE_INFINITY, digit => a.set(digit, DIGITS));
+    const digits = (at: number) => a.repeat(at, 1, ANY, digit => a.set(digit, DIGITS));
     const fraction = a.repeat(this.#integer(from), 0, 1, at => digits(a.text(at, '.')));
     return a.repeat(fraction, 0, 1, at => {
-      const exponent = a.any(at, [begin => a.text(begin, 'e'), begin => a.text(begin, 'E')]);
-      return digits(
-        a.repeat(exponent, 0, 1, sign => a.any(sign, [s => a.text(s, '+'), s => a.text(s, '-')])),
-      );
+      const exponent = a.set(at, charactersOf('eE'));
+      return digits(a.repeat(exponent, 0, 1, sign => a.set(sign, charactersOf('+-'))));
     });
   }
 
   /** Any value, lists and objects at most `depth` levels deep. */
   #free(from: number, depth: number): number {
-    const a = this.#a;
     const inside = (begin: number) => this.#free(begin, depth - 1);
-    const member = (begin: number) => inside(a.text(this.#string(begin, 0, Number.POSITIVE_INFINITY), ':'));
-    return a.any(from, [
-      ...['true', 'false', 'null'].map(word => (begin: number) => a.text(begin, word)),
+    const nested = [
+      (begin: number) => this.#list(begin, 0, ANY, inside),
+      (begin: number) => this.#members(begin, inside),
+    ];
+    return this.#a.any(from, [
+      ...['true', 'false', 'null'].map(word => (begin: number) => this.#a.text(begin, word)),
       begin => this.#number(begin),
-      begin => this.#string(begin, 0, Number.POSITIVE_INFINITY),
-      ...(depth === 0
-        ? []
-        : [
-            (begin: number) => this.#list(begin, 0, Number.POSITIVE_INFINITY, inside),
-            (begin: number) => this.#separated(begin, ['{', '}'], 0, Number.POSITIVE_INFINITY, member),
-          ]),
+      begin => this.#string(begin, 0, ANY),
+      ...(depth === 0 ? [] : nested),
     ]);
   }
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
-import type { TextGrammar } from '../../generation/text-grammar.ts';
+import type { TextGrammar } from '../../generation/grammar.ts';
 import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';

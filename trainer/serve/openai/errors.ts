@@ -16,6 +16,9 @@ const TYPES: Readonly<Record<number, ApiErrorType>> = {
   429: 'rate_limit_error',
 };
 
+/** Seconds after which a rejected client may try again. */
+const RETRY_AFTER_S = 1;
+
 export interface ApiErrorDetails {
   /** The field of the request that was wrong. */
   readonly param?: string;
@@ -61,6 +64,16 @@ export interface ApiErrorBody {
 /** A request that cannot be carried out; `param` names the faulty field. */
 export function badRequest(message: string, param?: string): ApiError {
   return new ApiError(400, message, { param });
+}
+
+/** A request without a valid key. */
+export function unauthorized(message: string): ApiError {
+  return new ApiError(401, message, { code: 'invalid_api_key' });
+}
+
+/** A request beyond what the server does at once. */
+export function tooMany(message: string): ApiError {
+  return new ApiError(429, message, { code: 'rate_limit_exceeded', retryAfterS: RETRY_AFTER_S });
 }
 
 /** @param models names that exist */

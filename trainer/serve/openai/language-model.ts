@@ -6,8 +6,7 @@ import type {
   SamplingSettings,
   StreamedToken,
 } from '../../generation/generation.ts';
-import type { TokenGrammar } from '../../generation/grammar.ts';
-import type { TextGrammar } from '../../generation/text-grammar.ts';
+import type { TextGrammar, TokenGrammar } from '../../generation/grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { PromptEncoder } from './prompt-encoder.ts';
 
