@@ -111,7 +111,7 @@ const PID = /^[1-9]\d*$/;
  * environment that its program was started with over `setsid` and forks. One that starts another program with an empty
  * environment is not found. Does nothing where there is no `/proc`.
  */
-export async function killMarked(name: string, value: string): Promise<void> {
+async function killMarked(name: string, value: string): Promise<void> {
   const mark = `${name}=${value}`;
   for (let left = MAX_SEARCHES; left > 0; left--) {
     const pids = (await readdir('/proc').catch(() => [])).filter(entry => PID.test(entry));

@@ -95,7 +95,7 @@ const COMMON = {
 };
 
 /** Fields of OpenAI's API without an effect here; the reply lists them in a header. */
-export const WITHOUT_EFFECT: readonly string[] = [
+const WITHOUT_EFFECT: readonly string[] = [
   'user',
   'safety_identifier',
   'prompt_cache_key',
@@ -109,7 +109,7 @@ export const WITHOUT_EFFECT: readonly string[] = [
 ];
 
 /** Fields without an effect on this server, each with its neutral value. */
-export const NEUTRAL: Readonly<Record<string, unknown>> = {
+const NEUTRAL: Readonly<Record<string, unknown>> = {
   best_of: 1,
   suffix: '',
 };
