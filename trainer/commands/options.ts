@@ -6,7 +6,7 @@ import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
 /** An option of a command: its help, its parser and the type of its value. */
 interface OptionOf<Value> {
   readonly help: string;
-  /** What stands behind its name; absent for a switch. */
+  /** Placeholder of its value in the help; absent for a switch. */
   readonly argument?: string;
   readonly preset?: Value;
   readonly parse?: (text: string, before: never) => Value;
@@ -240,7 +240,7 @@ type OptionalNames<Options> = {
   [Name in keyof Options]: undefined extends ValueOf<Options[Name]> ? Name : never;
 }[keyof Options];
 
-/** What the user gave for the options of a command; those without a default may be absent. */
+/** The given options of a command; those without a default may be absent. */
 export type OptionsOf<
   Name extends keyof typeof COMMANDS,
   Options = (typeof COMMANDS)[Name]['options'],

@@ -18,7 +18,7 @@ const PROBE: EngineCall = {
   weights: null,
 };
 
-/** What the engines have in common. */
+/** An engine behind HTTP, apart from its routes and words. */
 abstract class HttpEngine implements EngineClient {
   readonly versioned: boolean;
   protected readonly http: EngineHttp;
