@@ -14,7 +14,7 @@ import {
 } from '../../tinker/proto.ts';
 import { keyOf } from '../access.ts';
 import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
-import { bodyParser } from '../openai/parse.ts';
+import { bodyParser } from '../openai/schemas.ts';
 import { apiErrorOf, sendError } from '../openai/routes.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
