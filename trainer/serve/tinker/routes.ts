@@ -14,8 +14,8 @@ import {
 } from '../../tinker/proto.ts';
 import { keyOf } from '../access.ts';
 import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
-import { bodyParser } from '../openai/schemas.ts';
 import { apiErrorOf, sendError } from '../openai/routes.ts';
+import { bodyParser } from '../openai/schemas.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
