@@ -70,6 +70,7 @@ export const COMMANDS = {
     options: {
       servers: text('<url>', 'address of the environment server', 'http://127.0.0.1:8080'),
       out: text('<file>', 'file to write (default: the id of the environment, e.g. Guess-v0.yaml)'),
+      demonstrations: text('<file>', 'JSON Lines to imitate first: {"seed": 7, "actions": ["…"]} an episode'),
       force: flag('replace an existing file'),
     },
   },

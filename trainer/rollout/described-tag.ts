@@ -57,7 +57,13 @@ async function described(servers: ServerPool, tag: Tag): Promise<Schemas['Enviro
 /** A tag with the server's document of its environment. */
 function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag {
   const space = document.action_space.gymnasium as { readonly type: string; readonly start?: number };
-  const { actions, example_actions: examples, example_action: example } = document;
+  const { actions, example_action: example } = document;
+  const examples = tag.actions ?? document.example_actions;
+  if (tag.actions && space.type === 'Discrete') {
+    throw new Error(
+      `tags.${tag.name}.actions: ${document.env_id} has a discrete space, which names its actions itself`,
+    );
+  }
   const jsonActions = space.type !== 'Discrete' && space.type !== 'Text';
   return {
     tag,

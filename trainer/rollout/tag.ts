@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../shared/json.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
 import type { KeptPrefix } from './branching/prefix.ts';
 import type { TreePlan, VinePlan } from './branching/tree-plan.ts';
 
@@ -9,6 +9,8 @@ export interface Tag {
   readonly config: JsonObject;
   /** Pins the start of every episode; absent: levels follow the seeds. */
   readonly options?: JsonObject;
+  /** Example actions in place of those that the environment lists. */
+  readonly actions?: readonly Json[];
   readonly maxTurns: number;
   readonly maxActionsPerTurn: number;
   readonly maxActionsPerTrajectory: number;

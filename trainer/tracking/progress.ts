@@ -97,7 +97,7 @@ export function plainProgress(stream: ProgressStream, now: () => number = Date.n
 
 function barProgress(stream: ProgressStream): Progress {
   let at: { stage: string; total: number; done: number; numbers: readonly string[] } | undefined;
-  let drawnAt = 0;
+  let drawnAt = Number.NEGATIVE_INFINITY;
   const colored = hasColors(stream);
   const draw = () => {
     if (!at) return;
@@ -107,7 +107,7 @@ function barProgress(stream: ProgressStream): Progress {
     stream.write(
       `\r${barLine({ progress, value: done, total, stage, numbers, columns, colored })}${CLEAR_REST}`,
     );
-    drawnAt = Date.now();
+    drawnAt = performance.now();
   };
   const end = () => {
     if (!at) return;
@@ -129,7 +129,7 @@ function barProgress(stream: ProgressStream): Progress {
     update(done, numbers) {
       if (!at) return;
       at = { ...at, done, numbers: labelled(numbers) };
-      if (Date.now() - drawnAt >= BAR_INTERVAL_MS) draw();
+      if (performance.now() - drawnAt >= BAR_INTERVAL_MS) draw();
     },
     end,
     note: line,

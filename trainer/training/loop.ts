@@ -4,6 +4,7 @@ import { mean } from '../algorithms/statistics.ts';
 import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/metrics.ts';
+import { LearningWatch } from '../diagnostics/learning-watch.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
@@ -78,6 +79,7 @@ class TrainingLoop {
   readonly #start: TrainerState;
   readonly #startedAt: number;
   readonly #watch: EarlyStopping;
+  readonly #learning: LearningWatch;
   readonly #monitor: MonitorSettings | undefined;
   readonly #validationLevels: ReadonlySet<string>;
   readonly #recent: Metrics[] = [];
@@ -95,6 +97,7 @@ class TrainingLoop {
     this.#state = start;
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
+    this.#learning = new LearningWatch(parts.settings);
     this.#monitor = monitorSettings(parts.settings);
     this.#validationLevels = new Set(start.validationLevels);
     const { settings, rollouts, stop, run, decode } = parts;
@@ -233,6 +236,7 @@ class TrainingLoop {
 
   async #iterate(): Promise<StopReason | null> {
     const { tracker } = this.#parts;
+    const before = this.#state.episodes;
     const parts = {
       ...this.#parts,
       source: this.#source,
@@ -255,7 +259,8 @@ class TrainingLoop {
     for (const [name, table] of Object.entries(done.tables)) {
       tracker.writeTable(this.#state.step, name, table);
     }
-    for (const alarm of done.alarms) this.#parts.progress.warn(alarm);
+    const slow = this.#learning.after(done.metrics, this.#state.episodes - before);
+    for (const alarm of [...done.alarms, ...slow]) this.#parts.progress.warn(alarm);
     this.#show(done.metrics);
     return early;
   }

@@ -1,23 +1,29 @@
-import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
+import { type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
 const MAX_EPISODE_TOKENS = 256;
+/** The same where observations answer the last action, so that one makes sense only after the others. */
+const MAX_DIALOGUE_TOKENS = 1536;
+/** Share of an episode's first words in later observations below which those are such answers. */
+const LEAST_REPETITION = 0.5;
 /** Most tokens of a turn that is read in full: attention takes longer than all else there. Of a longer one so many are read. */
-const MAX_TURN_TOKENS = 2048;
-const CUT_TURN_TOKENS = 1024;
+export const MAX_TURN_TOKENS = 2048;
+export const CUT_TURN_TOKENS = 1024;
 /** Margin of a response above the longest one of random play, as a share. */
 const RESPONSE_ROOM = 1.5;
 /** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
 const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
-/** Tokens of a turn above which a note says what they cost, and those of a usual one. */
-const LONG_TURN_TOKENS = 768;
-const USUAL_TURN_TOKENS = 100;
 /** Tokens of a response with a listed action, which is one, and its end. */
 const LISTED_ACTION_TOKENS = 2;
-/** Episodes of an iteration; half as many, down to the least, while their prompts have more tokens than this. */
+/**
+ * Episodes of an iteration: twice as many, up to the most, while they have fewer turns together than this, and half as many, down to
+ * the least, while their prompts have more tokens.
+ */
 const EPISODES = 128;
+const MAX_EPISODES = 512;
 const LEAST_EPISODES = 32;
+const ITERATION_TURNS = 256;
 const ITERATION_TOKENS = 600_000;
 /**
  * Answers and episodes of the warm start, and the tokens of their prompts, above which there are fewer, down to the least, or none
@@ -27,6 +33,10 @@ const DEMONSTRATED_ANSWERS = 2400;
 const DEMONSTRATIONS = [100, 600] as const;
 const LEAST_DEMONSTRATIONS = 16;
 const DEMONSTRATED_TOKENS = 500_000;
+/** Turns that given demonstrations show in all passes, and the passes from and to. */
+const DEMONSTRATED_TURNS = 8000;
+const LEAST_PASSES = 4;
+const MAX_PASSES = 60;
 const TARGET_KL = 0.05;
 /** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
 const LEAST_GAMMA = 0.9;
@@ -54,6 +64,13 @@ interface LearnedVocabulary {
   readonly folder: string;
   /** Longest prompt of a turn in bytes. */
   readonly bytes: number;
+}
+
+/** Findings about an environment besides its survey. */
+interface ChosenWith {
+  readonly learned?: LearnedVocabulary;
+  /** Turns of each given demonstration. */
+  readonly demonstrated?: readonly number[];
 }
 
 /** True where prompts are so long in bytes that a vocabulary is worth learning. */
@@ -104,7 +121,11 @@ const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !==
  * @param tokens absent until measured: a context and responses with room for anything
  * @throws Error for observations that are too long for a small policy and that prompts cannot cut
  */
-export function chooseSettings(survey: Survey, tokens?: TokenLengths, learned?: LearnedVocabulary) {
+export function chooseSettings(
+  survey: Survey,
+  tokens?: TokenLengths,
+  { learned, demonstrated = [] }: ChosenWith = {},
+) {
   const { max_episode_steps } = survey.document;
   const groups = groupsOf(survey, tokens);
   return {
@@ -119,7 +140,8 @@ export function chooseSettings(survey: Survey, tokens?: TokenLengths, learned?: 
     tokenizer: tokenizer(survey, tokens, learned),
     constrained: constrained(survey, tokens),
     targetKl: targetKl(survey, tokens),
-    warmStart: warmStart(survey, tokens),
+    warmStart: demonstrated.length > 0 ? undefined : warmStart(survey, tokens),
+    passes: passes(demonstrated),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
@@ -178,15 +200,32 @@ function episodeTokens(survey: Survey, { turn }: Pick<TokenLengths, 'turn'> = { 
 
 function groupsOf(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
   const each = episodeTokens(survey, tokens);
+  const { meanSteps } = baselineOf(survey);
   let value = EPISODES;
+  while (value < MAX_EPISODES && value * meanSteps < ITERATION_TURNS) value *= 2;
   while (value > LEAST_EPISODES && value * each > ITERATION_TOKENS) value /= 2;
   const few = `episodes an iteration: each has about ${Number(each.toPrecision(2))} tokens; more teach more evenly`;
-  return { value, reason: value < EPISODES ? few : 'episodes an iteration, each on its own level' };
+  const usual = 'episodes an iteration, each on its own level';
+  return {
+    value,
+    reason: value < EPISODES ? few : value > EPISODES ? `${usual}: more of short ones` : usual,
+  };
 }
 
 /** Episodes of a validation, with half the width of the 95 % interval. */
 function validation(value: number): Choice<number> {
   return { value, reason: `gives success to within ${Math.round(98 / Math.sqrt(value))} points` };
+}
+
+/** Passes over demonstrations of these numbers of turns: few are seen often. Undefined without any. */
+function passes(demonstrated: readonly number[]): Choice<number> | undefined {
+  if (demonstrated.length === 0) return undefined;
+  const turns = demonstrated.reduce((sum, count) => sum + count, 0);
+  const value = Math.min(MAX_PASSES, Math.max(LEAST_PASSES, Math.round(DEMONSTRATED_TURNS / turns)));
+  return {
+    value,
+    reason: `passes over ${turns} turns: until they are known, few enough to try other actions`,
+  };
 }
 
 /**
@@ -257,7 +296,7 @@ const UNMEASURED = {
 } as const;
 
 /** Lengths of a response and of a prompt, and the turns in it; the last are undefined where it shows the whole episode. */
-function lengths({ document, stepLimit, observations }: Survey, tokens: TokenLengths) {
+function lengths({ document, stepLimit, observations, repetition = 1 }: Survey, tokens: TokenLengths) {
   const isCut = tokens.turn > MAX_TURN_TOKENS;
   if (isCut && document.vocabulary) {
     throw new Error(
@@ -268,7 +307,11 @@ function lengths({ document, stepLimit, observations }: Survey, tokens: TokenLen
   }
   const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
   const whole = stepLimit * (tokens.turn + response);
-  const fits = whole <= MAX_EPISODE_TOKENS;
+  const isDialogue = !isCut && repetition < LEAST_REPETITION;
+  const fits = whole <= MAX_EPISODE_TOKENS || isDialogue;
+  const last = whole > MAX_DIALOGUE_TOKENS ? '; of longer episodes the last turns' : '';
+  const why = isDialogue ? `; observations do not repeat what the first one says${last}` : '';
+  const oneTurn = Math.ceil(TURN_ROOM * tokens.turn) + response;
   const tooLong = `a whole episode may have ${whole} tokens`;
   return {
     responseLength: {
@@ -277,11 +320,11 @@ function lengths({ document, stepLimit, observations }: Survey, tokens: TokenLen
     },
     context: fits
       ? {
-          value: whole,
-          reason: `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response`,
+          value: Math.max(oneTurn, Math.min(whole, MAX_DIALOGUE_TOKENS)),
+          reason: `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response${why}`,
         }
       : {
-          value: (isCut ? CUT_TURN_TOKENS : Math.ceil(TURN_ROOM * tokens.turn)) + response,
+          value: isCut ? CUT_TURN_TOKENS + response : oneTurn,
           reason: `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
         },
     window: fits
@@ -290,58 +333,8 @@ function lengths({ document, stepLimit, observations }: Survey, tokens: TokenLen
   };
 }
 
-const longestOf = (texts: readonly string[]): number =>
+export const longestOf = (texts: readonly string[]): number =>
   texts.reduce((most, text) => Math.max(most, text.length), 0);
 
 /** The greatest of these numbers, which are more than a call takes arguments where states list many valid actions. */
 export const mostOf = (numbers: readonly number[]): number => numbers.reduce((a, b) => Math.max(a, b), 0);
-
-/** Notes for the reader before training, each one to three sentences. */
-export function warningsOf(survey: Survey, tokens?: TokenLengths): string[] {
-  const { document, player, stepLimit, episodes, failed } = survey;
-  const { success, returns } = baselineOf(survey);
-  const found: string[] = [];
-  if (player === 'example') {
-    found.push(
-      `${document.env_id} has no random player: only its example action was played. List \`actions\` in its definition or the valid actions of each state, from which random play and the warm start draw.`,
-    );
-  }
-  const turn = tokens?.turn ?? 0;
-  if (turn > MAX_TURN_TOKENS) {
-    found.push(
-      `Its observations have up to ${longestOf(survey.observations)} characters, ${turn} tokens. The policy reads ${CUT_TURN_TOKENS} of a turn: the beginning and the end, with "[… characters cut]" between. Show what matters there, or raise policy.context, with which time grows.`,
-    );
-  } else if (turn > LONG_TURN_TOKENS) {
-    found.push(
-      `Its observations have up to ${turn} tokens, which the policy reads in full: a turn takes at least ${Math.round(turn / USUAL_TURN_TOKENS)} times the time of one with ${USUAL_TURN_TOKENS}. Leave out what does not matter.`,
-    );
-  }
-  if (failed.error) {
-    found.push(
-      `${failed.episodes} of ${SURVEY_EPISODES} episodes failed and were left out, as in training. The first: ${failed.error.message}`,
-    );
-  }
-  if (episodes.length + failed.episodes < SURVEY_EPISODES) {
-    found.push(`Its steps are slow: only ${episodes.length} of ${SURVEY_EPISODES} episodes ended in time.`);
-  }
-  if (episodes.every(({ ended }) => !ended) && stepLimit < document.max_episode_steps) {
-    found.push(
-      `No episode ended within ${stepLimit} steps, and success counts only where one ends. Set a lower max_episode_steps, or raise max_turn and max_actions_per_traj in the file.`,
-    );
-  }
-  if (returns[0] === returns[1]) {
-    found.push(
-      `All episodes returned ${returns[0]}: with nothing to compare, nothing is learned. Give rewards on the way, or start from an easier configuration (\`init ENV_ID key=value\`).`,
-    );
-  } else if (success === 0) {
-    found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
-    const misspelled = survey.misspelled === undefined ? '' : ` (info has \`${survey.misspelled}\`)`;
-    const ends = episodes.filter(({ terminated }) => terminated).length;
-    if (ends > 0) {
-      found.push(
-        `${ends} of ${episodes.length} episodes ended by its rules, and none reports \`success\`${misspelled}: if such an end can be the goal, set it in info there, or success stays at 0 % while the return rises.`,
-      );
-    }
-  }
-  return found;
-}

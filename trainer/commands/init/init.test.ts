@@ -1,4 +1,4 @@
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
@@ -9,13 +9,15 @@ import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { loadTokenizer } from '../../models/tokenizer/load.ts';
 import { serve } from '../../rollout/server.test-data.ts';
+import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { silentProgress } from '../../tracking/progress.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { resumeTiny, trainingRows, trainTiny } from '../../training/runs.test-data.ts';
 import { evaluate } from '../evaluate/evaluate.ts';
-import { chooseSettings, mostOf, warningsOf } from './choices.ts';
+import { chooseSettings, mostOf } from './choices.ts';
 import { init } from './init.ts';
 import { type Survey, surveyEnvironment } from './survey.ts';
+import { warningsOf } from './warnings.ts';
 
 t.setTimeout(900_000);
 
@@ -114,7 +116,7 @@ t.test('an environment becomes a config with a reason for each choice, and the s
     train_tags: ['Yes'],
     tags: { Yes: { env_id: 'Yes-v0', config: { pay: 2 }, max_turn: 4, max_actions_per_turn: 1 } },
     rollout: { prompt: 'compact', constrained: true, response_length: 3, env_groups: 128, group_size: 1 },
-    warm_start: { policy: 'random', episodes: 600 },
+    warm_start: { policy: 'random', episodes: 600, turns: 'good' },
     algorithm: { reward_scale: 1 },
   });
   const success = settings.tags.Yes.random_success!;
@@ -153,6 +155,92 @@ t.test('episodes that are too long to read as a whole are shown one observation 
   t.equal(turns.policy.context, Math.ceil(1.25 * turn) + response, 'room for one turn and its response');
   t.match(text, /max_context_window: 1 # a whole episode may have \d+ tokens; up to 256 /);
   t.match(printed, /iterations of about/, 'and part of an iteration was tried out');
+});
+
+t.test('observations that only answer the last action are shown with all earlier ones', async t => {
+  const asked = {
+    ...environment('Ask-v0', { words: false, maxEpisodeSteps: 8, wins: 8 }),
+    observe: ({ steps }: JsonObject) =>
+      steps === 0 ? 'Say the word of consent at every question.' : `Heard, that makes number ${steps}.`,
+  };
+  const { out, text } = await initialized(t, await served(t, asked), 'Ask-v0');
+  const { rollout, policy, algorithm } = loadRunSettings(out);
+  t.match(rollout, { context_mode: 'full', max_context_window: 0 });
+  t.ok(policy.context > 300, `${policy.context} tokens`);
+  t.notOk(algorithm.across_samples);
+  t.match(text, /context: \d+ # .* each response; observations do not repeat what the first one says\n/);
+});
+
+t.test('a list of texts without any that succeeds is named as the fault', async t => {
+  const listed = (id: string, actions: readonly string[]): AnyEnvironment => {
+    const plain = environment(id, { words: false, actionSpace: { type: 'Text', maxLength: 9 } });
+    return { ...plain, describe: () => ({ instruction: 'Say yes.', exampleActions: actions }) };
+  };
+  const url = await served(t, listed('One-v0', ['no']), listed('Two-v0', ['no', 'never']));
+  t.match(
+    (await initialized(t, url, 'One-v0')).printed,
+    /It lists one action, and the policy can say nothing else/,
+  );
+  const { printed } = await initialized(t, url, 'Two-v0');
+  t.match(printed, /None of its 2 listed actions led to success/);
+  t.match(printed, /Give demonstrations \(`--demonstrations FILE`/);
+});
+
+t.test('demonstrations become the list of actions and the warm start of the config', async t => {
+  const url = await served(
+    t,
+    environment('Say-v0', { words: false, random: false, actionSpace: { type: 'Text', maxLength: 9 } }),
+  );
+  const folder = t.testdir();
+  const demonstrations = join(folder, 'shown.jsonl');
+  const lines = [
+    { seed: 1, actions: ['yes', 'no', 'yes'] },
+    { seed: 2, actions: ['maybe', 'yes', 'yes'] },
+  ];
+  const write = (values: readonly object[]) =>
+    writeFileSync(demonstrations, values.map(value => `${JSON.stringify(value)}\n`).join(''));
+  write(lines);
+  const out = join(folder, 'made.yaml');
+  const printed = t.capture(console, 'log');
+  t.equal(await init('Say-v0', [], { servers: url, out, demonstrations }), 0);
+  printed.restore();
+  const settings = loadRunSettings(out);
+  t.match(settings, {
+    tags: { Say: { actions: ['yes', 'no', 'maybe'] } },
+    rollout: { constrained: true },
+    warm_start: { files: [demonstrations], epochs: 60 },
+  });
+  t.match(readFileSync(out, 'utf8'), /epochs: 60 # passes over 6 turns: /);
+  const small = loadRunSettings(out, [
+    'policy.hidden_size=32',
+    'rollout.env_groups=4',
+    'algorithm.mini_batch_size=4',
+    'training.steps=1',
+    'validation.episodes=4',
+    `run.folder=${join(folder, 'runs')}`,
+  ]);
+  const run = await trainTiny(small);
+  const [warm] = readJsonLines(run.metrics);
+  t.match(warm, { 'sft/episodes': 2, 'sft/success': 1 });
+
+  let refusals = 0;
+  const refused = async (values: readonly object[], message: RegExp) => {
+    write(values);
+    await t.rejects(trainTiny({ ...small, run: { ...small.run, name: `refused-${++refusals}` } }), {
+      message,
+    });
+  };
+  await refused(
+    [{ seed: 1, actions: ['yes', 'never'] }],
+    /shown\.jsonl:1: "never" is no action of Say-v0; .*tags\.Say\.actions/,
+  );
+  await refused([...lines, { actions: ['yes'] }], /shown\.jsonl:3: `seed` is the seed of the episode/);
+  await refused([...lines, { messages: [] }], /shown\.jsonl:3: a demonstration has a list of `actions`/);
+  await refused([{ seed: 1, tag: 'Lake', actions: ['yes'] }], /`tag` is "Lake"; the run trains in Say/);
+  await t.rejects(
+    init('Say-v0', [], { servers: url, out: join(folder, 'other.yaml'), demonstrations: 'nowhere.jsonl' }),
+    /--demonstrations nowhere\.jsonl: there is no such file/,
+  );
 });
 
 t.test('a survey keeps some of many long observations, and the longest', async t => {

@@ -1,10 +1,9 @@
 import { cpSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, extname, join } from 'node:path';
-import { stringify } from 'yaml';
 import { closing } from '../../../shared/closing.ts';
 import { overrideConfig } from '../../../shared/config.ts';
-import type { JsonObject } from '../../../shared/json.ts';
+import type { Json, JsonObject } from '../../../shared/json.ts';
 import { TRAINER } from '../../../shared/program.ts';
 import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { EnvServer } from '../../client/server.ts';
@@ -18,142 +17,26 @@ import { trainRun } from '../../training/run.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
 import { findServer } from '../../training/setup/find-server.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
+import { readGivenEpisodes } from '../../training/supervised/given-actions.ts';
 import type { OptionsOf } from '../options.ts';
 import { INTERRUPTED_STATUS, stopRequests } from '../processes/trainer-process.ts';
 import {
-  type Baseline,
   baselineOf,
-  type Choice,
   type Choices,
   chooseSettings,
   isLongInBytes,
   isShorter,
   mostOf,
   type TokenLengths,
-  warningsOf,
 } from './choices.ts';
-import { describeEnvironment, type Survey, surveyEnvironment } from './survey.ts';
-
-/** The subject of a config file. */
-interface ConfigSubject {
-  readonly survey: Survey;
-  readonly baseline: Baseline;
-  /** Address of the environment server. */
-  readonly server: string;
-  /** Environment settings that differ from their defaults. */
-  readonly config: JsonObject;
-  /** Name of the environment in the run. */
-  readonly tag: string;
-  /** Name of the file. */
-  readonly file: string;
-  /** Absent until measured. */
-  readonly lengths?: TokenLengths;
-}
-
-const notesOf = ({ survey, lengths }: ConfigSubject): string[] =>
-  warningsOf(survey, lengths).map(warning => `Note: ${oneLine(warning)}`);
-
-const inline = (value: unknown): string => stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trim();
-
-/** A line of the config with a choice and its reason; none for a default. */
-const line = <T>(
-  key: string,
-  choice: Choice<T> | undefined,
-  shown = (value: T) => inline(value),
-): string[] => (choice === undefined ? [] : [`  ${key}: ${shown(choice.value)} # ${choice.reason}`]);
-
-/** The config as YAML: each choice with its reason on the same line. */
-function configText(subject: ConfigSubject, choices: Choices): string {
-  const { survey, server, config, tag, file } = subject;
-  const { document } = survey;
-  const { turns, window, warmStart, steps } = choices;
-  const every = Math.ceil(steps.value / 6);
-  return `${[
-    `# Trains a small policy from random weights on ${document.env_id} (${oneLine(document.title)}). Written by \`${TRAINER} init\`.`,
-    `# ${baselineSentence(subject)}`,
-    ...notesOf(subject).map(note => `# ${note}`),
-    `#   ${TRAINER} train ${file}`,
-    '# Every other setting and its default: the same command with --dry-run.',
-    'extends: ragen:base # PPO with a value head, prompts of a few tokens',
-    `servers: ${inline([{ url: server }])}`,
-    `train_tags: ${inline([tag])}`,
-    '',
-    'tags:',
-    `  ${inline(tag)}:`,
-    `    env_id: ${inline(document.env_id)}`,
-    ...(Object.keys(config).length === 0 ? [] : [`    config: ${inline(config)}`]),
-    ...line('  max_turn', turns),
-    '    max_actions_per_turn: 1 # the policy sees what each action leads to',
-    `    max_actions_per_traj: ${turns.value}`,
-    ...(survey.player === 'example'
-      ? []
-      : [`    random_success: ${subject.baseline.success.toFixed(3)} # shown in the report`]),
-    '',
-    'policy:',
-    ...line('tokenizer', choices.tokenizer),
-    ...line('layers', choices.layers),
-    ...line('context', choices.context),
-    '',
-    'rollout:',
-    ...line('response_length', choices.responseLength),
-    ...(window
-      ? [
-          '  context_mode: single_turn # the policy sees only the latest observation, which it learns to read sooner',
-          ...line('max_context_window', window),
-          '  # If an observation makes sense only after earlier ones, raise max_context_window, and policy.context by the same factor.',
-        ]
-      : []),
-    ...line('constrained', choices.constrained),
-    ...line('format_penalty', choices.formatPenalty),
-    ...line('env_groups', choices.groups),
-    '',
-    ...(warmStart
-      ? [
-          'warm_start: # imitates random play, which shows how answers are written and how the world moves, not what to do',
-          '  policy: random',
-          '  learn: everything',
-          ...line('episodes', warmStart),
-          '  batch_size: 32',
-          '  epochs: 4',
-          '',
-        ]
-      : []),
-    'algorithm:',
-    ...line('gamma', choices.gamma),
-    '  bootstrap: none # an episode that runs out of steps has failed: no reward comes after it',
-    ...(window
-      ? [
-          '  across_samples: true # each turn is one sample, with its own reward and the value of the next turn',
-        ]
-      : []),
-    ...line('reward_scale', choices.rewardScale, exponential),
-    ...line('target_kl', choices.targetKl),
-    '',
-    'optimizer:',
-    ...line('learning_rate', choices.learningRate, exponential),
-    '  warmup_iterations: 2',
-    '',
-    'training:',
-    ...line('steps', steps),
-    `  validate_every: ${every}`,
-    `  checkpoint_every: ${every}`,
-    '',
-    'validation:',
-    ...line('episodes', choices.validation),
-  ].join('\n')}\n`;
-}
-
-/** The score to beat, as a sentence. */
-function baselineSentence({ survey, baseline }: ConfigSubject): string {
-  const { success, episodes, meanReturn, meanSteps } = baseline;
-  const who = survey.player === 'example' ? 'Its example action alone' : 'Random play';
-  return `${who} succeeds in ${(100 * success).toFixed(0)} % of ${episodes} episodes, with a return of ${shownReturn(meanReturn)} in ${shownReturn(meanSteps)} steps.`;
-}
-
-const oneLine = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
-
-/** YAML 1.2 reads `2.0e-3` as a number; `0.002` is harder to compare. */
-const exponential = (value: number): string => value.toExponential(1);
+import {
+  baselineSentence,
+  type ConfigSubject,
+  configText,
+  type Demonstrations,
+  notesOf,
+} from './config-text.ts';
+import { describeEnvironment, type Survey, spaceType, surveyEnvironment } from './survey.ts';
 
 /** Longest wait for an unresponsive server, in milliseconds. */
 const PATIENCE_MS = 3_000;
@@ -161,6 +44,9 @@ const PATIENCE_MS = 3_000;
 const TRIAL_DEMONSTRATIONS = 32;
 const TRIAL_SHARE = 1 / 4;
 const MINI_BATCH = 32;
+/** Seconds of an iteration, and the share of them in which the policy computes, from and below which the environment is named slow. */
+const SLOW_S = 30;
+const LEAST_BUSY = 0.25;
 
 /**
  * The command `init`: asks a server about an environment, plays it at random, and writes a config that trains a small
@@ -189,9 +75,9 @@ export async function init(
   try {
     await checkServer(options.servers, signal);
     progress.note(`playing ${envId} at random on ${options.servers}`);
-    const survey = await surveyed(envId, config, options.servers);
+    const { survey, demonstrations } = await surveyed(envId, config, options);
     const baseline = baselineOf(survey);
-    const unmeasured = { survey, baseline, server: options.servers, config, tag, file };
+    const unmeasured = { survey, baseline, server: options.servers, config, tag, file, demonstrations };
     const bytes = await measured(unmeasured, folder, signal);
     const fewer = isLongInBytes(survey, bytes)
       ? await learned(unmeasured, bytes.words, folder, signal)
@@ -199,17 +85,16 @@ export async function init(
     const isLearned = isShorter(fewer, bytes);
     const lengths = isLearned ? fewer : bytes;
     const subject = { ...unmeasured, lengths };
-    const choices = chooseSettings(
-      survey,
-      lengths,
-      isLearned ? { folder: tokenizer, bytes: bytes.turn } : undefined,
-    );
+    const choices = chooseSettings(survey, lengths, {
+      ...(isLearned ? { learned: { folder: tokenizer, bytes: bytes.turn } } : {}),
+      demonstrated: demonstrations?.episodes.map(({ actions }) => actions.length),
+    });
     progress.note('trying out part of an iteration');
     const overrides = isLearned ? [learnedSetting(folder)] : [];
-    const seconds = await tried(configText(subject, choices), choices, folder, signal, overrides);
+    const time = await tried(configText(subject, choices), choices, folder, signal, overrides);
     if (isLearned) cpSync(learnedIn(folder), tokenizerFolder, { recursive: true });
     writeFileSync(file, configText(subject, choices), { flag: options.force ? 'w' : 'wx' });
-    for (const line of summaryLines(subject, choices, seconds)) console.log(line);
+    for (const line of summaryLines(subject, choices, time)) console.log(line);
     return 0;
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -245,9 +130,49 @@ async function checkServer(url: string, signal: AbortSignal): Promise<void> {
   await findServer({ servers: [{ url }], rollout: { server_patience_s: 0 } }, () => {}, signal);
 }
 
-async function surveyed(envId: string, config: JsonObject, url: string): Promise<Survey> {
+async function surveyed(
+  envId: string,
+  config: JsonObject,
+  { servers: url, demonstrations: file }: OptionsOf<'init'>,
+): Promise<{ readonly survey: Survey; readonly demonstrations?: Demonstrations }> {
+  const demonstrations = file === undefined ? undefined : demonstrationsIn(file);
   await using server = closing(new EnvServer({ url, retry: { patienceMs: PATIENCE_MS } }));
-  return await surveyEnvironment(server, await describeEnvironment(server, envId, config), config);
+  const document = await describeEnvironment(server, envId, config);
+  const actions = demonstrations && allActions(document, demonstrations);
+  const survey = await surveyEnvironment(
+    server,
+    actions ? { ...document, example_actions: [...actions] } : document,
+    config,
+  );
+  return { survey, ...(demonstrations ? { demonstrations: { ...demonstrations, actions } } : {}) };
+}
+
+/** @throws Error for a file without demonstrations */
+function demonstrationsIn(file: string): Demonstrations {
+  if (!existsSync(file)) throw new Error(`--demonstrations ${file}: there is no such file`);
+  const episodes = readGivenEpisodes([file]);
+  if (episodes) return { file, episodes };
+  throw new Error(
+    `--demonstrations ${file} has no line {"seed": 7, "actions": ["…", …]}: the seed of an episode and its actions, one a turn`,
+  );
+}
+
+/** Most actions that are one token each. */
+const MAX_LISTED = 256;
+
+/** The listed actions and the demonstrated ones; undefined where the environment lists all, names its actions, or they are too many. */
+function allActions(
+  { action_space, example_actions: listed = [] }: Survey['document'],
+  { episodes }: Demonstrations,
+): readonly Json[] | undefined {
+  if (spaceType(action_space) === 'Discrete') return undefined;
+  const all = new Map(
+    [...(listed as Json[]), ...episodes.flatMap(({ actions }) => actions)].map(action => [
+      JSON.stringify(action),
+      action,
+    ]),
+  );
+  return all.size === listed.length || all.size > MAX_LISTED ? undefined : [...all.values()];
 }
 
 /** Settings of a config that is not written yet. */
@@ -293,19 +218,25 @@ const learnedIn = (folder: string): string => join(folder, 'tokenizer');
 
 const learnedSetting = (folder: string): string => `policy.tokenizer=${JSON.stringify(learnedIn(folder))}`;
 
-/** Seconds of one iteration of the config, measured with part of its episodes after a short warm start. */
+/** Time of one iteration. */
+interface IterationTime {
+  readonly seconds: number;
+  /** Share in which the policy computes; in the rest it waits for the environment. */
+  readonly busy: number;
+}
+
+/** Time of one iteration of the config, measured with part of its episodes after a short warm start. */
 async function tried(
   text: string,
-  { groups, warmStart }: Choices,
+  { groups, warmStart, passes }: Choices,
   folder: string,
   signal: AbortSignal,
   overrides: readonly string[],
-): Promise<number> {
+): Promise<IterationTime> {
   const episodes = TRIAL_SHARE * groups.value;
   const settings = settingsOf(text, folder, [
-    ...(warmStart
-      ? [`warm_start.episodes=${Math.min(TRIAL_DEMONSTRATIONS, warmStart.value)}`, 'warm_start.epochs=1']
-      : []),
+    ...(warmStart ? [`warm_start.episodes=${Math.min(TRIAL_DEMONSTRATIONS, warmStart.value)}`] : []),
+    ...(warmStart || passes ? ['warm_start.epochs=1'] : []),
     `rollout.env_groups=${episodes}`,
     `algorithm.mini_batch_size=${Math.min(MINI_BATCH, episodes)}`,
     'training.steps=1',
@@ -322,7 +253,8 @@ async function tried(
   await trainRun(run, settings, silentProgress, signal);
   signal.throwIfAborted();
   const rows = readJsonLines(run.metrics) as { readonly [name: string]: number }[];
-  return rows.find(row => 'timing_s/step' in row)!['timing_s/step'] / TRIAL_SHARE;
+  const row = rows.find(row => 'timing_s/step' in row)!;
+  return { seconds: row['timing_s/step'] / TRIAL_SHARE, busy: row['perf/policy_busy_ratio'] };
 }
 
 const shownSeconds = (seconds: number): string =>
@@ -337,8 +269,8 @@ function rewards([least, most]: Survey['document']['reward_range']): string {
 /** The findings, the choices, and the next commands. */
 function summaryLines(
   subject: ConfigSubject,
-  { steps, turns, warmStart }: Choices,
-  seconds: number,
+  { steps, turns, warmStart, passes }: Choices,
+  { seconds, busy }: IterationTime,
 ): string[] {
   const { survey, file, baseline } = subject;
   const { env_id, title, reward_range } = survey.document;
@@ -348,10 +280,15 @@ function summaryLines(
     baselineSentence(subject),
     ...notesOf(subject),
     '',
-    `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total}${warmStart ? ' after the warm start' : ''}.`,
+    `${file} trains a policy from random weights on it: ${steps.value} iterations of about ${shownSeconds(seconds)} on this machine, ${total}${warmStart || passes ? ' after the warm start' : ''}.`,
     baseline.success > 0
       ? `Success to beat: ${(100 * baseline.success).toFixed(0)} %.`
       : `Return to beat: ${shownReturn(baseline.meanReturn)}.`,
+    ...(seconds > SLOW_S && busy < LEAST_BUSY
+      ? [
+          `Nearly all of an iteration is waiting for the environment: answer more episodes at once (\`ragen-env serve --workers\`), or make its steps faster.`,
+        ]
+      : []),
     '',
     `  ${TRAINER} train ${file}`,
     `  ${TRAINER} train ${file} --dry-run    # every setting, sizes and memory`,

@@ -42,6 +42,11 @@ export interface Survey {
   readonly leastReward: number;
   /** First and later observations, each text once; the longest is among them, and all where they are not too many. */
   readonly observations: readonly string[];
+  /**
+   * Mean share of the words of an episode's first observation that are in a later one: near 1 where each shows the whole state, near 0
+   * where each answers the last action. Absent without later ones.
+   */
+  readonly repetition?: number;
   /** Name in the info of ends that looks like a misspelled `success`. */
   readonly misspelled?: string;
   /** Actions as a policy writes them, each once. */
@@ -106,6 +111,7 @@ export async function surveyEnvironment(
   const open = new Map<number, SurveyedEpisode>();
   const episodes: SurveyedEpisode[] = [];
   const observations = new Observations();
+  const repetition = new Repetition();
   const names = new Set<string>();
   const actions = new Set(player === 'names' ? document.actions : []);
   const began = performance.now();
@@ -118,7 +124,9 @@ export async function surveyEnvironment(
     ...(capabilities.seed ? { seed: FIRST_SEED } : {}),
   };
   const watched = async (episode: OpenEpisode): Promise<Json> => {
-    observations.add(observationText(episode.observation));
+    const seen = observationText(episode.observation);
+    observations.add(seen);
+    repetition.add(episode.env, seen);
     const action = await act(episode);
     actions.add(written(action, document));
     return action;
@@ -161,6 +169,7 @@ export async function surveyEnvironment(
     episodes,
     leastReward,
     observations: observations.texts,
+    repetition: repetition.share,
     misspelled: names.has(SUCCESS) ? undefined : similar(SUCCESS, [...names])[0],
     actions: [...new Set([...actions, ...valid])],
     failed,
@@ -182,6 +191,29 @@ class Observations {
 
   get texts(): string[] {
     return [...this.#kept.add(this.#longest)];
+  }
+}
+
+/** The share of the first observations' words in later ones. */
+class Repetition {
+  readonly #first = new Map<number, ReadonlySet<string>>();
+  #sum = 0;
+  #count = 0;
+
+  /** @param env number of the episode, which has one first observation */
+  add(env: number, text: string): void {
+    const words = new Set(text.toLowerCase().match(/\p{L}+/gu));
+    const first = this.#first.get(env);
+    if (!first) this.#first.set(env, words);
+    else {
+      const again = [...first].filter(word => words.has(word)).length;
+      this.#sum += first.size === 0 ? 1 : again / first.size;
+      this.#count++;
+    }
+  }
+
+  get share(): number | undefined {
+    return this.#count === 0 ? undefined : this.#sum / this.#count;
   }
 }
 

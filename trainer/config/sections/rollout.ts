@@ -11,6 +11,8 @@ export const TagSettings = closed({
   env_id: Type.String({ minLength: 1 }),
   /** Configuration of the environment. */
   config: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
+  /** Example actions, instead of the environment's. */
+  actions: orNull(Type.Array(Type.Unknown(), { minItems: 1, maxItems: 10_000 })),
   /** Maximum turns of an episode. */
   max_turn: positive(5),
   /** Maximum actions in one response. */

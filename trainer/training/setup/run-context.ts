@@ -241,6 +241,7 @@ function namedTags(settings: RunSettings): Tag[] {
       name,
       environmentId: tag.env_id,
       config: tag.config as Tag['config'],
+      ...(tag.actions ? { actions: tag.actions as Tag['actions'] } : {}),
       maxTurns: tag.max_turn,
       maxActionsPerTurn: tag.max_actions_per_turn,
       maxActionsPerTrajectory: tag.max_actions_per_traj,

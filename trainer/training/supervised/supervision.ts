@@ -10,6 +10,7 @@ import {
   demonstrationsOf,
   demonstratorOf,
 } from '../../data/demonstrations.ts';
+import { withoutPoorTurns } from '../../data/good-turns.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { Policy } from '../../policy/policy.ts';
@@ -17,6 +18,7 @@ import { type ExampleMessage, type Learned, tokenizeConversation } from '../../p
 import { responsePrime } from '../../prompts/prompt.ts';
 import { RANDOM } from '../../rollout/agents/reference-agent.ts';
 import { type DescribedTag, hasRandomPlayer } from '../../rollout/described-tag.ts';
+import type { Episode } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import { readGivenJsonLines } from '../../tracking/jsonlines.ts';
@@ -25,6 +27,7 @@ import type { Tracker } from '../../tracking/tracker.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
+import { type GivenEpisode, playGivenEpisodes, readGivenEpisodes } from './given-actions.ts';
 import { type WarmStartSettings, warmStart } from './warm-start.ts';
 import {
   readDemonstrations,
@@ -95,7 +98,11 @@ export function splitExamples<T>(
 
 function messagesOf(value: unknown): readonly ExampleMessage[] {
   const { messages } = (value ?? {}) as { readonly messages?: unknown };
-  if (!Array.isArray(messages)) throw new Error('an example is an object with a list of `messages`');
+  if (!Array.isArray(messages)) {
+    throw new Error(
+      'an example is an object with a list of `messages`, or with a `seed` and a list of `actions`',
+    );
+  }
   messages.forEach((message, i) => {
     const { role, content, weight } = (message ?? {}) as Record<string, unknown>;
     if (!ROLES.includes(String(role))) {
@@ -124,7 +131,7 @@ export interface SupervisionParts {
 }
 
 /**
- * The supervised part of a run: demonstrations of a reference policy, or conversations from files; learned, and
+ * The supervised part of a run: demonstrations of a reference policy, or from files as conversations or actions; learned, and
  * measured on held-out ones. Keeps its position when it stops, and after each epoch but the last.
  * @param validationLevels hashes of levels without demonstrations
  * @throws Error where the files of a stopped one have changed
@@ -137,10 +144,11 @@ export async function runSupervision(
   const warm = settings.warm_start!;
   progress.begin('warm start', warm.epochs, 0);
   try {
-    if (warm.files.length > 0) await learn(parts, warm, fromFiles(parts, warm));
+    const given = warm.files.length > 0 ? readGivenEpisodes(warm.files) : undefined;
+    if (warm.files.length > 0 && !given) await learn(parts, warm, fromFiles(parts, warm));
     else if (resumed) await learn(parts, warm, { demonstrations: readDemonstrations(run), metrics: {} });
     else {
-      const supervision = await played(parts, warm, validationLevels);
+      const supervision = await played(parts, warm, given, validationLevels);
       saveDemonstrations(run, supervision.demonstrations);
       await learn(parts, warm, supervision);
     }
@@ -241,22 +249,15 @@ function fromFiles(
 async function played(
   { settings, context, progress, stop }: SupervisionParts,
   warm: WarmStartSettings,
+  given: readonly GivenEpisode[] | undefined,
   validationLevels: ReadonlySet<string>,
 ): Promise<Supervision> {
-  const plans = planGroups({
-    tags: splitGroups(settings.train_tags, warm.episodes),
-    groupSize: 1,
-    firstSeed: levelSeeds(settings).demonstrations,
-  });
-  checkRandomPlayers(context.tags, settings.train_tags, warm);
-  const episodes = await demonstrate(
-    context.collector,
-    plans,
-    demonstratorOf(warm),
-    mixSeed(settings.seed, PURPOSE.demonstrations),
-    stop,
-  );
-  const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+  const { episodes, warnings } = given
+    ? await playGivenEpisodes(context, given, settings, stop)
+    : { episodes: await byReference(settings, context, warm, stop), warnings: [] };
+  for (const warning of warnings) progress.warn(warning);
+  const unseen = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
+  const kept = warm.turns === 'good' && !given ? withoutPoorTurns(unseen) : unseen;
   const success = episodes.filter(episode => episode.success).length / episodes.length;
   const samples = kept.flatMap(episode => demonstrationsOf(episode, warm.learn));
   const limit = settings.policy.context;
@@ -264,7 +265,7 @@ async function played(
   const tooLong = samples.length - demonstrations.length;
   if (samples.length === 0) {
     throw new Error(
-      `none of the ${warm.episodes} demonstrations of warm_start came to an end: the environment failed in each, or a validation plays all their levels`,
+      `none of the ${given?.length ?? warm.episodes} demonstrations of warm_start came to an end: the environment failed in each, or a validation plays all their levels`,
     );
   }
   if (demonstrations.length === 0 && tooLong > 0) {
@@ -290,6 +291,28 @@ async function played(
     demonstrations,
     metrics: { 'sft/episodes': kept.length, 'sft/success': success, 'sft/too_long': tooLong },
   };
+}
+
+/** Episodes of the player that `warm_start.policy` names. */
+function byReference(
+  settings: RunSettings,
+  { collector, tags }: RunContext,
+  warm: WarmStartSettings,
+  stop: AbortSignal,
+): Promise<readonly Episode[]> {
+  const plans = planGroups({
+    tags: splitGroups(settings.train_tags, warm.episodes),
+    groupSize: 1,
+    firstSeed: levelSeeds(settings).demonstrations,
+  });
+  checkRandomPlayers(tags, settings.train_tags, warm);
+  return demonstrate(
+    collector,
+    plans,
+    demonstratorOf(warm),
+    mixSeed(settings.seed, PURPOSE.demonstrations),
+    stop,
+  );
 }
 
 /** Mean negative log-likelihood of the learned tokens of held-out examples; nothing without any. */

@@ -1,0 +1,49 @@
+import t from 'tap';
+import type { Metrics } from '../data/metrics.ts';
+import { LearningWatch } from './learning-watch.ts';
+
+const settings = (constrained = false) => ({ train_tags: ['Quiz'], rollout: { constrained } }) as never;
+
+const row = (success: number, least: number, most: number, valid = 1): Metrics => ({
+  'train/success': success,
+  'train/Quiz/action_is_valid': valid,
+  'critic/rewards/min': least,
+  'critic/rewards/max': most,
+});
+
+/** Warnings after each of these iterations of 100 episodes. */
+const warnings = (rows: readonly Metrics[], constrained?: boolean): (readonly string[])[] => {
+  const watch = new LearningWatch(settings(constrained));
+  return rows.map(metrics => watch.after(metrics, 100));
+};
+
+t.test('episodes that all return the same are reported once, with what to give', async t => {
+  const [first, second, third, fourth] = warnings(Array.from({ length: 4 }, () => row(0, -0.2, -0.2)));
+  t.same([first, second, fourth], [[], [], []]);
+  t.match(third, [/no episode of 300 succeeded, and all returned -0\.2: .*warm_start\.files/]);
+  t.same(warnings(Array.from({ length: 4 }, () => row(0, 0, 1))), [[], [], [], []], 'with other rewards');
+  t.same(warnings(Array.from({ length: 4 }, () => row(1, 1, 1))), [[], [], [], []], 'with success');
+  t.same(warnings([{}, {}, {}]), [[], [], []], 'without episodes');
+});
+
+t.test('answers that are no actions are reported with what makes them actions', async t => {
+  const rows = Array.from({ length: 4 }, () => row(0.01, -0.2, 1, 0.05));
+  t.match(warnings(rows)[2], [
+    /5 % of the answers in Quiz are valid actions: list actions \(tags\.Quiz\.actions\)/,
+  ]);
+  t.match(warnings(rows, true)[2], [/the environment rejects actions that it lists/]);
+  t.same(warnings(rows)[3], []);
+});
+
+t.test('success that is lost is reported with what costs it', async t => {
+  const rows = Array.from({ length: 12 }, (_, i) => row(i < 5 ? 0.2 : 0.02, -1, 1));
+  const found = warnings(rows);
+  t.same(found.slice(0, 9).flat(), []);
+  t.match(found[9], [/success fell from 20 % to 2 %: .*loss\.entropy_coefficient/]);
+  t.same(found.slice(10).flat(), []);
+  t.same(
+    warnings(rows.map((metrics, i) => (i < 5 ? metrics : row(0.1, -1, 1)))).flat(),
+    [],
+    'half of it is left',
+  );
+});
