@@ -5,7 +5,7 @@ import type { TSchema } from 'typebox';
 import { Value } from 'typebox/value';
 import { type CollectionTag, parse, parseAllDocuments } from 'yaml';
 import { DECLARATIONS, DEFAULT_SETTINGS, type Settings, variableOf } from '../env-server/config/settings.ts';
-import { NetworkGuard } from '../env-server/custom/remote/guard.ts';
+import { NetworkGuard } from '../env-server/custom/remote/network.ts';
 import { storeAddressOf } from '../env-server/store/address.ts';
 import { Authenticator } from '../env-server/transports/access/auth.ts';
 import type { Body } from '../test/app.test-data.ts';

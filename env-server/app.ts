@@ -20,9 +20,8 @@ import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer } from './transports/http-server.ts';
 import { addHealth } from './transports/monitoring/health.ts';
 import type { MetricSources } from './transports/monitoring/metrics.ts';
-import { RequestCounts } from './transports/monitoring/request-counts.ts';
-import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
-import { readTracingSettings } from './transports/monitoring/tracing/settings.ts';
+import type { OpenTelemetry } from './transports/monitoring/open-telemetry.ts';
+import { RequestCounts, readTracingSettings } from './transports/monitoring/trace-requests.ts';
 import { readJson } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { JSON_TYPE, revalidateReplies } from './transports/replies/send.ts';
@@ -191,7 +190,7 @@ async function openTracing(log: Logger): Promise<OpenTelemetry | undefined> {
   const settings = readTracingSettings(process.env);
   if (!settings) return undefined;
   try {
-    const { OpenTelemetry } = await import('./transports/monitoring/tracing/open-telemetry.ts');
+    const { OpenTelemetry } = await import('./transports/monitoring/open-telemetry.ts');
     return new OpenTelemetry(settings, log);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;

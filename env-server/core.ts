@@ -3,8 +3,7 @@ import type { Logger } from 'pino';
 import type { Json } from '../shared/json.ts';
 import type { Settings } from './config/settings.ts';
 import { Registrations } from './custom/registrations/registrations.ts';
-import { NetworkGuard } from './custom/remote/guard.ts';
-import { RemoteNetwork } from './custom/remote/network.ts';
+import { NetworkGuard, RemoteNetwork } from './custom/remote/network.ts';
 import { HeaderSecrets } from './custom/remote/secrets.ts';
 import { ScriptPool } from './custom/script/pool.ts';
 import { createRegistry, type Registry } from './environments/registry.ts';
@@ -13,16 +12,16 @@ import type { JournalDisk } from './persistence/journal/journal-files.ts';
 import { type FolderLock, lockFolder } from './persistence/lock.ts';
 import { PersistenceHealth } from './persistence/persistence-health.ts';
 import { checkDatabase, openStore, type Store } from './persistence/store.ts';
+import { VariantCatalog } from './sessions/episodes/variant.ts';
 import type { ServerClock } from './sessions/limits/server-clock.ts';
 import { SessionManager } from './sessions/manager.ts';
 import type { Session } from './sessions/session.ts';
 import { EmbeddedSessions } from './sessions/storage/embedded-sessions.ts';
 import { SharedSessions } from './sessions/storage/shared-sessions.ts';
-import { VariantCatalog } from './sessions/variant-catalog.ts';
 import { Dispatcher } from './stages/dispatcher.ts';
 import type { SharedEnvironments } from './store/shared-environments.ts';
 import type { ValkeySessionStore } from './store/valkey-session-store.ts';
-import type { OpenTelemetry } from './transports/monitoring/tracing/open-telemetry.ts';
+import type { OpenTelemetry } from './transports/monitoring/open-telemetry.ts';
 
 /** Parts that tests replace. */
 export interface CoreParts {

@@ -6,6 +6,8 @@ export interface ProblemDeclaration {
   readonly status: number;
   readonly title: string;
   readonly retryable: boolean;
+  /** Seconds to wait, unless the problem names others. */
+  readonly retryAfterSeconds?: number;
   readonly advice: string;
 }
 
@@ -63,7 +65,7 @@ export class Problem extends Error {
     this.name = 'Problem';
     this.code = code;
     this.violations = more.violations;
-    this.retryAfterSeconds = more.retryAfterSeconds;
+    this.retryAfterSeconds = more.retryAfterSeconds ?? PROBLEMS[code].retryAfterSeconds;
     this.#members = more.members;
   }
 
@@ -86,4 +88,9 @@ export class Problem extends Error {
       ...this.#members,
     };
   }
+}
+
+/** `invalid_request` with a single fault. */
+export function invalidRequest(pointer: string, detail: string, message = detail): Problem {
+  return new Problem('invalid_request', message, { violations: [{ pointer, detail }] });
 }

@@ -14,7 +14,7 @@ t.test('a server that cannot be closed in order says so and ends', async t => {
   });
   const lines: string[] = [];
   const log = pino({ level: 'info' }, { write: (line: string) => lines.push(line) });
-  const sessions = { drain: () => undefined } as SessionManager;
+  const sessions = { shutdown: { drain: () => undefined } } as SessionManager;
   const shutDown = () => Promise.reject(new Error('it is stuck'));
   const app = { log, sessions, shutDown } as Partial<App> as App;
   stopperOf(app, { graceSeconds: 3600, drainSeconds: 0 })('SIGTERM');

@@ -30,7 +30,7 @@ export function stopperOf(
     }
     stopping = true;
     log.info(`${reason}: draining`);
-    sessions.drain();
+    sessions.shutdown.drain();
     setTimeout(() => {
       const graceMs = settings.graceSeconds * MS_PER_S;
       setTimeout(() => process.exit(1), graceMs + CLOSE_MS).unref();

@@ -838,9 +838,10 @@ export interface components {
             /** @description Other ids that the environment answers under. */
             aliases?: string[];
             title: string;
+            tags: string[];
+            max_episode_steps: number;
             /** @description The rules, in Markdown. */
             description: string;
-            tags: string[];
             /** @description The effective configuration this document describes. */
             config: {
                 [key: string]: unknown;
@@ -896,7 +897,6 @@ export interface components {
             ends: {
                 [key: string]: string;
             };
-            max_episode_steps: number;
             render_modes: string[];
             references: {
                 name: string;
@@ -1153,6 +1153,12 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
+            /** @description An action that the service accepts. */
+            example_action: unknown;
+            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
+            vocabulary?: string[];
+            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
+            actions?: unknown[];
             /**
              * @description Over `http` the header X-Session-Id identifies the session.
              * @default websocket
@@ -1167,12 +1173,6 @@ export interface components {
              * @default false
              */
             tools?: boolean;
-            /** @description An action that the service accepts. */
-            example_action: unknown;
-            /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
-            vocabulary?: string[];
-            /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
-            actions?: unknown[];
             /**
              * @description The service is deterministic under a seed. If false, a seed is refused.
              * @default false
@@ -1222,16 +1222,16 @@ export interface components {
              * @default 100
              */
             max_episode_steps?: number;
-            /** @description Tool that a text action calls; without it an action is `{"name": …, "input": {…}}`. */
-            action_tool?: string;
-            /** @description Argument of that tool that takes the text. */
-            action_field?: string;
             /** @description An action that the service accepts. */
             example_action: unknown;
             /** @description Words that all observations and actions are made of, for word-level tokenizers; leave it out for free text. At most 64 KiB as JSON. */
             vocabulary?: string[];
             /** @description Example actions of a space of text or JSON: the reference player `random` and warm starts draw from them. Players may take others. At most 64 KiB as JSON. */
             actions?: unknown[];
+            /** @description Tool that a text action calls; without it an action is `{"name": …, "input": {…}}`. */
+            action_tool?: string;
+            /** @description Argument of that tool that takes the text. */
+            action_field?: string;
             /**
              * @description The same task and calls give the same episode. If false, a seed is refused.
              * @default true
@@ -1554,12 +1554,12 @@ export interface components {
             step: number;
             action?: unknown;
             observation: components["schemas"]["Observation"];
-            /** @description The state as plain JSON; absent where the environment cannot be replayed. */
-            structured?: unknown;
             reward?: number;
             terminated?: boolean;
             truncated?: boolean;
             info: components["schemas"]["Info"];
+            /** @description The state as plain JSON; absent where the environment cannot be replayed. */
+            structured?: unknown;
         };
         /** @description The server’s reply; `id` is null if the frame had no readable one. */
         ReplyFrame: {

@@ -1,80 +1,13 @@
 import { LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import { PORT_RANGE } from '../../shared/number-option.ts';
-import type { RegistrationLimits } from '../custom/registrations/custom-registry.ts';
-import type { GuardSettings } from '../custom/remote/guard.ts';
 import {
   DEEPCODER_DEFAULTS,
   DEFAULT_LEAN_MEMORY_MB,
   type DeepCoderVariable,
 } from '../environments/variables.ts';
 import { DURABILITIES, type Durability } from '../persistence/durability.ts';
-import type { SessionLimits } from '../sessions/limits/admission.ts';
 
 const MAX_REPLICAS = 64;
-
-/** Settings of a server; {@link SETTINGS} describes each. */
-export interface Settings extends SessionLimits, RegistrationLimits, GuardSettings {
-  readonly host: string;
-  /** 0 takes a free port. */
-  readonly port: number;
-  /** Path of a JSON file with tokens, or the JSON itself; empty for none. */
-  readonly tokens: string;
-  /** Folder of the embedded database; empty keeps everything in memory. */
-  readonly data: string;
-  /** Accepted `Host` names, separated by commas; see `AllowedHosts`. */
-  readonly allowedHosts: string;
-  /** Origins with pages that may use the server, separated by commas; see `AllowedOrigins`. */
-  readonly corsOrigins: string;
-  readonly logLevel: LogLevel;
-  readonly bodyLimitBytes: number;
-  readonly maxBatchItems: number;
-  /** Maximum connections of each process. */
-  readonly maxConnections: number;
-  readonly maxFramesInFlight: number;
-  readonly stepTimeoutMs: number;
-  readonly scriptWorkers: number;
-  readonly scriptTimeMs: number;
-  readonly scriptMemoryMb: number;
-  readonly scriptOutputLength: number;
-  readonly answerValueBytes: number;
-  readonly headerKeyFile: string;
-  readonly allowedSecretVariables: string;
-  readonly heartbeatSeconds: number;
-  readonly drainSeconds: number;
-  readonly graceSeconds: number;
-  readonly checkpointSeconds: number;
-  readonly durability: Durability;
-  readonly journalMaxMb: number;
-  /** Folder of training runs to show at `/runs/`; empty for none. */
-  readonly runs: string;
-  /** Address of the store that several servers share; empty keeps sessions in this server. */
-  readonly store: string;
-  readonly replicas: number;
-}
-
-/** Settings that environments read from process variables, which flags and config files set. */
-export interface EnvironmentSettings {
-  readonly dataDir: string;
-  readonly retrieverHosts: string;
-  readonly leanHosts: string;
-  readonly leanApiKey: string;
-  readonly lean: string;
-  readonly leanMemoryMb: number;
-  readonly leanRepl: string;
-  readonly leanReplDir: string;
-  readonly deepcoderPython: string;
-  readonly deepcoderUnisolated: '0' | '1';
-  readonly deepcoderMaxCpuSeconds: number;
-  readonly deepcoderMaxWallSeconds: number;
-  readonly deepcoderMaxTotalSeconds: number;
-  readonly deepcoderMaxMemoryMb: number;
-  readonly deepcoderMaxOutputBytes: number;
-  readonly deepcoderMaxTests: number;
-  readonly deepcoderSlots: number;
-  readonly deepcoderGuestSlots: number;
-  readonly deepcoderQueueLength: number;
-  readonly deepcoderQueueSeconds: number;
-}
 
 export interface SettingDeclaration<T> {
   readonly default: T;
@@ -88,13 +21,22 @@ export interface SettingDeclaration<T> {
   readonly choices?: readonly string[];
 }
 
-type Declarations<T> = { readonly [name in keyof T]: SettingDeclaration<T[name]> };
+/** The values of declared settings by name. */
+type Values<D> = {
+  readonly [name in keyof D]: D[name] extends SettingDeclaration<infer T> ? T : never;
+};
 
 const count = (value: number, help: string): SettingDeclaration<number> => ({
   default: value,
   help,
   minimum: 1,
   integer: true,
+});
+
+const choice = <T extends string>(value: T, choices: readonly T[], help: string): SettingDeclaration<T> => ({
+  default: value,
+  help,
+  choices,
 });
 
 const text = (help: string, unset = 'none'): SettingDeclaration<string> => ({ default: '', help, unset });
@@ -115,7 +57,7 @@ const seconds = (value: number, help: string): SettingDeclaration<number> => ({
 });
 
 /** Every setting of the server with its default. */
-export const SETTINGS: Declarations<Settings> = {
+export const SETTINGS = {
   host: { default: '127.0.0.1', help: 'address to listen on; any but loopback needs tokens' },
   port: { default: 8080, help: 'port to listen on; 0 takes a free one', minimum: 0, ...PORT_RANGE },
   tokens: text('JSON file (or the JSON itself) with tokens: [{"name", "sha256", "scopes"}]; see hash-token'),
@@ -136,7 +78,7 @@ export const SETTINGS: Declarations<Settings> = {
     ),
     maximum: MAX_REPLICAS,
   },
-  logLevel: { default: 'warn', help: 'least severe level to log', choices: LOG_LEVELS },
+  logLevel: choice<LogLevel>('warn', LOG_LEVELS, 'least severe level to log'),
   bodyLimitBytes: count(4 * 1024 * 1024, 'largest request body or frame, in bytes'),
   maxBatchItems: count(4096, 'maximum items of one batch'),
   maxConnections: count(10_000, 'maximum connections of each process'),
@@ -186,17 +128,19 @@ export const SETTINGS: Declarations<Settings> = {
     30,
     'time between writes of changed sessions to --data; 0: at the end, and where the journal needs room',
   ),
-  durability: {
-    default: 'journal',
-    help: 'what kill -9 leaves of sessions: everything acknowledged (journal; fsync: also after a power cut; replicated: also when the primary of --store is lost), the last checkpoint, or nothing',
-    choices: DURABILITIES,
-  },
+  durability: choice<Durability>(
+    'journal',
+    DURABILITIES,
+    'what kill -9 leaves of sessions: everything acknowledged (journal; fsync: also after a power cut; replicated: also when the primary of --store is lost), the last checkpoint, or nothing',
+  ),
   journalMaxMb: {
     default: 256,
     help: 'maximum size of the journal of each process, in megabytes',
     minimum: 0.1,
   },
 };
+
+export type Settings = Values<typeof SETTINGS>;
 
 /** Upper bound of a limit that players of DeepCoder set. */
 const ceiling = (variable: string, what: string, may: string): SettingDeclaration<number> =>
@@ -206,7 +150,7 @@ const ceiling = (variable: string, what: string, may: string): SettingDeclaratio
   );
 
 /** Every setting of environments; an empty one does not set its variable. */
-export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
+export const ENVIRONMENT_SETTINGS = {
   dataDir: text('folder of data files of environments (`config.data`)', 'anywhere; with --tokens nowhere'),
   retrieverHosts: text('hosts of retrieval services of SearchQA, separated by commas'),
   leanHosts: text('hosts of Kimina servers of Lean, separated by commas'),
@@ -216,11 +160,7 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
   leanRepl: text('command that starts the Lean REPL, e.g. "lake env repl"'),
   leanReplDir: text('folder in which the Lean REPL is started'),
   deepcoderPython: text('Python that runs DeepCoder programs', 'python3'),
-  deepcoderUnisolated: {
-    default: '0',
-    help: '1 runs DeepCoder programs without isolation',
-    choices: ['0', '1'],
-  },
+  deepcoderUnisolated: choice<'0' | '1'>('0', ['0', '1'], '1 runs DeepCoder programs without isolation'),
   deepcoderMaxCpuSeconds: ceiling('MAX_CPU_SECONDS', 'processor seconds', 'give a test'),
   deepcoderMaxWallSeconds: ceiling('MAX_WALL_SECONDS', 'seconds', 'give a test'),
   deepcoderMaxTotalSeconds: ceiling('MAX_TOTAL_SECONDS', 'seconds', 'give all tests of a program'),
@@ -249,8 +189,13 @@ export const ENVIRONMENT_SETTINGS: Declarations<EnvironmentSettings> = {
   ),
 };
 
+/** Settings that environments read from process variables, which flags and config files set. */
+export type EnvironmentSettings = Values<typeof ENVIRONMENT_SETTINGS>;
+
 /** Every setting by name. */
-export const DECLARATIONS: Declarations<Settings & EnvironmentSettings> = {
+export const DECLARATIONS: {
+  readonly [name in keyof (Settings & EnvironmentSettings)]: SettingDeclaration<string | number>;
+} = {
   ...SETTINGS,
   ...ENVIRONMENT_SETTINGS,
 };

@@ -93,9 +93,21 @@ export function checkReward(reward: unknown): asserts reward is number {
   }
 }
 
-/** Transition for an action outside the action space, which custom code does not see. */
-export function refused<S extends { readonly success: boolean }>(state: S): Transition<S> {
-  const info = { success: state.success, action_is_valid: false, action_is_effective: false };
+/**
+ * Transition for an action outside the action space, or that a service has refused.
+ * @param message what the service says about it
+ */
+export function refused<S extends { readonly text: string; readonly success?: boolean }>(
+  state: S,
+  message?: string,
+): Transition<S> {
+  const { success = false } = state;
+  const info = {
+    success,
+    action_is_valid: false,
+    action_is_effective: false,
+    ...(message !== undefined && { message }),
+  };
   return { state, reward: 0, terminated: false, info };
 }
 

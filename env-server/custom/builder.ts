@@ -6,17 +6,21 @@ import { resolveConfig, stepLimit } from '../environments/core/settings.ts';
 import { type Registry, UnknownEnvironment } from '../environments/registry.ts';
 import { Problem } from '../problems.ts';
 import { wrap } from '../wrappers/wrap.ts';
-import type { ComposedDefinition, Definition } from './definitions/definition.ts';
+import {
+  type ComposedDefinition,
+  type Definition,
+  MAX_SOURCE_LENGTH,
+  type RemoteDefinition,
+  sourceOf,
+} from './definitions/definition.ts';
 import { aboutSpec } from './definitions/definition-parts.ts';
 import { invalidDefinition } from './definitions/fault.ts';
-import type { RemoteDefinition } from './remote/definition.ts';
 import { Endpoint } from './remote/endpoint.ts';
 import type { OwnedNetwork, RemoteNetwork } from './remote/network.ts';
-import { learnOpenEnv, type OpenEnvFacts, openEnvEnvironment } from './remote/openenv.ts';
-import { learnOrs, type OrsFacts, orsEnvironment } from './remote/ors.ts';
-import { learnRagen, type RagenFacts, ragenEnvironment } from './remote/ragen.ts';
+import { learnOpenEnv, openEnvEnvironment } from './remote/openenv.ts';
+import { learnOrs, orsEnvironment } from './remote/ors.ts';
+import { learnRagen, ragenEnvironment } from './remote/ragen.ts';
 import { webhookEnvironment } from './remote/webhook.ts';
-import { MAX_SOURCE_LENGTH, sourceOf } from './script/definition.ts';
 import type { ScriptPool, ScriptSource } from './script/pool.ts';
 import { type ScriptFacts, scriptEnvironment } from './script/script.ts';
 import { tabularEnvironment } from './tabular/tabular.ts';
@@ -142,7 +146,7 @@ export async function learnFacts(
     case 'script':
       return learnScript({ name: envId, source: sourceOf(definition), owner }, scripts);
     case 'remote':
-      return learnRemote(envId, definition, { network, owner });
+      return ADAPTERS[definition.protocol].learn(envId, definition as never, { network, owner });
     default:
       return {};
   }
@@ -163,23 +167,24 @@ async function learnScript(script: ScriptSource, scripts: ScriptPool): Promise<J
   }
 }
 
-async function learnRemote(
-  envId: string,
-  definition: RemoteDefinition,
-  network: OwnedNetwork,
-): Promise<JsonObject> {
-  switch (definition.protocol) {
-    case 'webhook':
+/** Adapter of a protocol: it asks services for facts, and makes environments of them. */
+interface RemoteAdapter {
+  learn(envId: string, definition: never, network: OwnedNetwork): Promise<JsonObject>;
+  build(envId: string, definition: never, facts: never, network: OwnedNetwork): AnyEnvironment;
+}
+
+const ADAPTERS: { readonly [protocol in RemoteDefinition['protocol']]: RemoteAdapter } = {
+  webhook: {
+    async learn(envId, definition, network) {
       await new Endpoint(envId, definition, network).checkAddress();
       return {};
-    case 'ragen':
-      return learnRagen(envId, definition, network);
-    case 'openenv':
-      return learnOpenEnv(envId, definition, network);
-    case 'ors':
-      return learnOrs(envId, definition, network);
-  }
-}
+    },
+    build: (envId, definition, _facts, network) => webhookEnvironment(envId, definition, network),
+  },
+  ragen: { learn: learnRagen, build: ragenEnvironment },
+  openenv: { learn: learnOpenEnv, build: openEnvEnvironment },
+  ors: { learn: learnOrs, build: orsEnvironment },
+};
 
 /** An environment made from its definition, with warnings about what may be unintended. */
 export interface BuiltEnvironment {
@@ -213,25 +218,9 @@ function* building(
       return made(scriptEnvironment(envId, definition, facts as ScriptFacts, owner, scripts));
     case 'composed':
       return made(composedEnvironment(envId, definition, registry));
-    case 'remote':
-      return made(buildRemote(envId, definition, facts, { network, owner }));
-  }
-}
-
-function buildRemote(
-  envId: string,
-  definition: RemoteDefinition,
-  facts: JsonObject,
-  network: OwnedNetwork,
-): AnyEnvironment {
-  switch (definition.protocol) {
-    case 'webhook':
-      return webhookEnvironment(envId, definition, network);
-    case 'ragen':
-      return ragenEnvironment(envId, definition, facts as RagenFacts, network);
-    case 'openenv':
-      return openEnvEnvironment(envId, definition, facts as OpenEnvFacts, network);
-    case 'ors':
-      return orsEnvironment(envId, definition, facts as OrsFacts, network);
+    case 'remote': {
+      const { build } = ADAPTERS[definition.protocol];
+      return made(build(envId, definition as never, facts as never, { network, owner }));
+    }
   }
 }

@@ -5,11 +5,11 @@ import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { AuditAction } from '../persistence/stored-environment.ts';
 import type { ProblemCode } from '../problems.ts';
+import type { VariantCatalog } from '../sessions/episodes/variant.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal, Scope } from '../sessions/principal.ts';
 import type { Session } from '../sessions/session.ts';
 import type { SharedSessions } from '../sessions/storage/shared-sessions.ts';
-import type { VariantCatalog } from '../sessions/variant-catalog.ts';
 import { SessionId } from './schemas/fields.ts';
 
 /** Parameters, query and body of a request in one flat object, as in frames. */
@@ -174,22 +174,26 @@ interface Properties<P extends TProperties, Q extends TProperties, B extends TPr
   readonly body?: B;
 }
 
-const object = (properties: TProperties | undefined): TObject => closed(properties ?? {});
-
 const NO_PROPERTIES = {};
 
 type Defaulted = 'status' | 'scope' | 'keyed';
 type Declared = Omit<OperationDeclaration, 'result' | 'serialize' | 'tag' | Defaulted> &
   Partial<Pick<OperationDeclaration, Defaulted>>;
 
-/** Defaults of a declaration. */
-const defaultsOf = ({ path }: Pick<OperationDeclaration, 'path'>) =>
-  ({
-    status: 200,
-    scope: 'play',
-    keyed: false,
-    tag: path.startsWith('/v1/sessions') ? 'sessions' : 'environments',
-  }) as const;
+/** A declaration with its defaults, and schemas of whole objects. */
+const declared = (
+  declaration: Declared & Properties<TProperties, TProperties, TProperties>,
+  params: TProperties | undefined = declaration.params,
+) => ({
+  status: 200 as const,
+  scope: 'play' as const,
+  keyed: false,
+  tag: declaration.path.startsWith('/v1/sessions') ? ('sessions' as const) : ('environments' as const),
+  ...declaration,
+  params: closed(params ?? {}),
+  query: closed(declaration.query ?? {}),
+  body: closed(declaration.body ?? {}),
+});
 
 /** Declares an operation on the server; the schemas type the handler's input and result. */
 export function serverOperation<
@@ -206,17 +210,7 @@ export function serverOperation<
       serialize?(result: Static<R>): string;
     },
 ): ServerOperation {
-  return {
-    ...defaultsOf(declaration),
-    ...declaration,
-    handle: declaration.handle as ServerOperation['handle'],
-    represent: declaration.represent as ServerOperation['represent'],
-    serialize: declaration.serialize as ServerOperation['serialize'],
-    target: 'server',
-    params: object(declaration.params),
-    query: object(declaration.query),
-    body: object(declaration.body),
-  };
+  return { ...declared(declaration), target: 'server' } as unknown as ServerOperation;
 }
 
 /** Declares an operation on the session that its parameter `session_id` names. */
@@ -237,15 +231,6 @@ export function sessionOperation<
       serialize?(result: Static<R>): string;
     },
 ): SessionOperation {
-  return {
-    ...defaultsOf(declaration),
-    ...declaration,
-    handle: declaration.handle as SessionOperation['handle'],
-    represent: declaration.represent as SessionOperation['represent'],
-    serialize: declaration.serialize as SessionOperation['serialize'],
-    target: 'session',
-    params: object({ session_id: SessionId }),
-    query: object(declaration.query),
-    body: object(declaration.body),
-  };
+  const params = { session_id: SessionId };
+  return { ...declared(declaration, params), target: 'session' } as unknown as SessionOperation;
 }

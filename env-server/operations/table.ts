@@ -8,11 +8,9 @@ import {
   replace,
 } from './environments/registrations.ts';
 import type { Operation } from './operation.ts';
-import { close, create, get, list, reset } from './sessions/lifecycle.ts';
-import { render } from './sessions/render.ts';
-import { clone, restore, snapshot } from './sessions/snapshots.ts';
+import { clone, close, create, get, list, reset, restore, snapshot } from './sessions/lifecycle.ts';
 import { reference, step, validActions } from './sessions/step.ts';
-import { replay, trajectory } from './sessions/trajectories.ts';
+import { render, replay, trajectory } from './sessions/trajectories.ts';
 
 /** All operations; every transport offers all of them. */
 export const OPERATIONS: readonly Operation[] = [

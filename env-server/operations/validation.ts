@@ -11,7 +11,7 @@ import {
 import { compiled } from '../../shared/schema/check.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../custom/json-limits.ts';
-import { Problem, type Violation } from '../problems.ts';
+import { invalidRequest, Problem, type Violation } from '../problems.ts';
 import type { Operation } from './operation.ts';
 import { FrameIdSchema, RequestKey } from './schemas/fields.ts';
 
@@ -127,9 +127,7 @@ function refuseOutOfBounds(operation: string, key: string, value: unknown): void
   const fault = faultOf(value, INPUT_LIMITS);
   if (!fault) return;
   const pointer = `/${key}${fault.pointer}`;
-  throw new Problem('invalid_request', `${operation}: ${pointer} ${fault.message}`, {
-    violations: [{ pointer, detail: fault.message }],
-  });
+  throw invalidRequest(pointer, fault.message, `${operation}: ${pointer} ${fault.message}`);
 }
 
 /** True for a plain value within the bounds; objects and lists need a closer look. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { DamagedDatabase, isDamage } from './faults.ts';
-import { makePrivateFile, makePrivateFolder, tighten } from './private-files.ts';
+import { makePrivateFile, makePrivateFolder, tighten } from './lock.ts';
+import { DamagedDatabase, isDamage } from './persistence-health.ts';
 
 const SQLITE_BUSY = 5;
 export const DATABASE_FILE = 'ragen.db';

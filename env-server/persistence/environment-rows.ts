@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { JsonObject } from '../../shared/json.ts';
 import { inTransaction } from './database.ts';
-import { DamagedDatabase } from './faults.ts';
+import { DamagedDatabase } from './persistence-health.ts';
 import {
   AUDIT_KEPT,
   type AuditEntry,
@@ -10,16 +10,11 @@ import {
   type StoredEnvironment,
 } from './stored-environment.ts';
 
-interface EnvironmentRow {
-  env_id: string;
-  kind: string;
-  definition: string;
-  facts: string;
-  owner: string;
-  revision: number;
-  registered_at: number;
-  replaced_at: number | null;
-}
+/** An environment with its JSON as text. */
+type EnvironmentRow = Omit<StoredEnvironment, 'definition' | 'facts'> & {
+  readonly definition: string;
+  readonly facts: string;
+};
 
 /**
  * Custom environments and the audit log in the embedded database. A write blocks, and is done as a whole or not at all;
@@ -35,17 +30,15 @@ export class EnvironmentRows {
   /** Custom environments in the order in which they were first registered. */
   environments(): StoredEnvironment[] {
     const rows = this.#database
-      .prepare('SELECT * FROM environments ORDER BY registered_at, env_id')
+      .prepare(
+        `SELECT env_id AS envId, kind, definition, facts, owner, revision, registered_at AS registeredAt,
+           replaced_at AS replacedAt FROM environments ORDER BY registered_at, env_id`,
+      )
       .all() as unknown as EnvironmentRow[];
     return rows.map(row => ({
-      envId: row.env_id,
-      kind: row.kind,
-      definition: this.#parse(row.definition, row.env_id),
-      facts: this.#parse(row.facts, row.env_id),
-      owner: row.owner,
-      revision: row.revision,
-      registeredAt: row.registered_at,
-      replacedAt: row.replaced_at,
+      ...row,
+      definition: this.#parse(row.definition, row.envId),
+      facts: this.#parse(row.facts, row.envId),
     }));
   }
 

@@ -5,9 +5,8 @@ import t, { type Test } from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { server } from '../sessions/storage/restart.test-data.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
-import { describeRepair, repairDatabase } from './repair.ts';
+import { describeRepair, repairDatabase, TABLES } from './repair.ts';
 import { SessionRows } from './session-rows.ts';
-import { TABLES } from './stored-tables.ts';
 
 /** Effects of a repair on sessions, with rows and parts in several tables. */
 

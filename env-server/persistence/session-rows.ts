@@ -224,3 +224,84 @@ export class SessionRows {
     return statement;
   }
 }
+
+/** Milliseconds for which changes are gathered, and their characters, before they are written. */
+const SLICE_MS = 4;
+const SLICE_LENGTH = 512 * 1024;
+
+/** A change of the database, or a function to be called when the changes before it are written. */
+export type CheckpointChange = RowWrite | (() => void);
+
+/** Changes of one transaction, and what to call when it has succeeded. */
+export interface Slice {
+  readonly changes: readonly RowWrite[];
+  readonly written: readonly (() => void)[];
+}
+
+/** Gathers changes, in their order, to transactions that are small and were soon gathered. */
+export function* slicesOf(all: Iterable<CheckpointChange>): Generator<Slice> {
+  let changes: RowWrite[] = [];
+  let written: (() => void)[] = [];
+  let length = 0;
+  let end = performance.now() + SLICE_MS;
+  for (const change of all) {
+    if (typeof change === 'function') {
+      written.push(change);
+      continue;
+    }
+    changes.push(change);
+    for (const value of Object.values(change[1])) if (typeof value === 'string') length += value.length;
+    if (length < SLICE_LENGTH && performance.now() < end) continue;
+    yield { changes, written };
+    [changes, written, length] = [[], [], 0];
+    end = performance.now() + SLICE_MS;
+  }
+  if (changes.length + written.length > 0) yield { changes, written };
+}
+
+/** Ended sessions that are remembered at most. */
+export const MAX_REMEMBERED = 200_000;
+
+/**
+ * Sessions that ended, until the database has their ends. Those that have a row there stay, so that the row is removed
+ * and the session never resumed. For the others the database only has to answer their clients after a restart: they are
+ * forgotten when all ended sessions are, also where nothing is written while the server runs.
+ */
+export class UnwrittenEnds implements Iterable<EndedRow> {
+  readonly #stored = new Set<EndedRow>();
+  /** Ended sessions in the order in which they are to be forgotten. */
+  readonly #unstored = new Set<EndedRow>();
+
+  get size(): number {
+    return this.#stored.size + this.#unstored.size;
+  }
+
+  /**
+   * @param isStored the database may have a row of the session
+   * @param now in milliseconds of the server's clock, like `forgetAt`
+   */
+  add(ended: EndedRow, isStored: boolean, now: number): void {
+    if (isStored) {
+      this.#stored.add(ended);
+      return;
+    }
+    this.#unstored.add(ended);
+    for (const oldest of this.#unstored) {
+      if (oldest.forgetAt > now && this.#unstored.size <= MAX_REMEMBERED) break;
+      this.#unstored.delete(oldest);
+    }
+  }
+
+  /** The database has them. */
+  written(ends: Iterable<EndedRow>): void {
+    for (const ended of ends) {
+      this.#stored.delete(ended);
+      this.#unstored.delete(ended);
+    }
+  }
+
+  *[Symbol.iterator](): Generator<EndedRow> {
+    yield* this.#stored;
+    yield* this.#unstored;
+  }
+}

@@ -3,8 +3,14 @@ import type { DatabaseSync } from 'node:sqlite';
 import { Problem } from '../problems.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
 import { EnvironmentRows } from './environment-rows.ts';
-import { DamagedDatabase, damageOf, problemOf, storageFaultOf } from './faults.ts';
-import { PersistenceHealth, RetryTimer } from './persistence-health.ts';
+import {
+  DamagedDatabase,
+  damageOf,
+  PersistenceHealth,
+  problemOf,
+  RetryTimer,
+  storageFaultOf,
+} from './persistence-health.ts';
 import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
 

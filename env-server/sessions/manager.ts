@@ -1,14 +1,17 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { clientKey, scheduler } from '../scheduling/fair-scheduler.ts';
-import { type EndedSession, EndedSessions, type EndReason } from './ended.ts';
 import type { Variant } from './episodes/variant.ts';
-import { type FinishedSession, FinishedSessions } from './finished-sessions.ts';
+import {
+  type EndedSession,
+  EndedSessions,
+  type EndReason,
+  type FinishedSession,
+  FinishedSessions,
+} from './finished-sessions.ts';
 import { Admission, type SessionLimits } from './limits/admission.ts';
-import type { ByteBudget } from './limits/budgets.ts';
-import { ExpiryWheel, SLOT_MS } from './limits/expiry.ts';
-import { PendingInputs } from './limits/pending-inputs.ts';
+import { type ByteBudget, PendingInputs } from './limits/budgets.ts';
+import { ExpiryWheel, NewestFirst, SLOT_MS } from './limits/expiry.ts';
 import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
-import { NewestFirst } from './newest-first.ts';
 import { type CloneRequest, type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
@@ -16,7 +19,7 @@ import { Session } from './session.ts';
 import { Shutdown } from './shutdown.ts';
 import type { SessionJournal } from './storage/new-session.ts';
 import type { SessionImage } from './storage/session-image.ts';
-import type { StoredReply, StoredSession } from './storage/stored-session.ts';
+import type { StoredSession } from './storage/stored-session.ts';
 
 export interface ListRequest {
   readonly envId?: string;
@@ -126,10 +129,6 @@ export class SessionManager implements SessionHost {
     return this.#sessions.size;
   }
 
-  get draining(): boolean {
-    return this.shutdown.draining;
-  }
-
   /** Number of operations that wait for another one on the same session. */
   get waiting(): number {
     let waiting = 0;
@@ -199,7 +198,7 @@ export class SessionManager implements SessionHost {
   close(principal: Principal, id: string): void {
     const session = this.#sessions.get(id);
     if (session && (session.owner === principal.name || principal.scopes.has('admin'))) {
-      this.#end(session, 'session_closed');
+      this.end(session, 'session_closed');
       return;
     }
     const problem = this.#ended.problem(principal.name, id, this.now());
@@ -220,11 +219,6 @@ export class SessionManager implements SessionHost {
       const session = this.#sessions.get(id);
       if (session?.owner === owner && session.expiresAt > now) session.usedAt = now;
     }
-  }
-
-  /** Ends a session that no client knows. */
-  discard(session: Session): void {
-    this.#end(session, 'session_closed');
   }
 
   /** Sessions of the principal, oldest first; all sessions for an administrator. */
@@ -285,16 +279,6 @@ export class SessionManager implements SessionHost {
     return 1000 * this.#limits.lifetimeSeconds;
   }
 
-  /** Stops opening sessions. */
-  drain(): void {
-    this.shutdown.drain();
-  }
-
-  /** @throws Problem `draining` once nothing new is started */
-  requireServing(): void {
-    this.shutdown.requireServing();
-  }
-
   /**
    * Stops starting operations and waits for those in progress.
    * @returns the number still unfinished when the time is over; their results are ignored
@@ -309,12 +293,7 @@ export class SessionManager implements SessionHost {
   stop(): void {
     this.shutdown.stop();
     clearInterval(this.#sweeper);
-    for (const session of this.#sessions.values()) this.#end(session, 'session_closed');
-  }
-
-  /** Ends a session that cannot be stored. */
-  lose(session: Session, reason: string): void {
-    this.#end(session, 'session_lost', reason);
+    for (const session of this.#sessions.values()) this.end(session, 'session_closed');
   }
 
   /** All open sessions. */
@@ -325,11 +304,6 @@ export class SessionManager implements SessionHost {
   /** Replies of clients' requests that concern no session yet, by client. */
   *clientReplies(): Generator<readonly [owner: string, replies: ReplyCache]> {
     for (const [owner, { replies }] of this.#admission.clients()) yield [owner, replies];
-  }
-
-  /** Adds replies of an earlier process. */
-  recallReplies(owner: string, replies: readonly StoredReply[], dropped: readonly Uint32Array[]): void {
-    this.#admission.client(owner).replies.recall(replies, dropped);
   }
 
   /** Adds an earlier process's record of an ended session. */
@@ -367,17 +341,13 @@ export class SessionManager implements SessionHost {
     for (const listener of this.dropListeners) listener(session.id);
   }
 
-  /** Ends a session that expired in the store. */
-  expire(session: Session): void {
-    this.#end(session, 'session_expired');
-  }
-
   /** Time at which a session that ends now is forgotten. */
   get forgetAt(): number {
     return Math.ceil(this.now() + 1000 * this.#limits.goneSeconds);
   }
 
-  #end(session: Session, ending: EndReason, reason: string | null = null): void {
+  /** @param reason why it cannot be stored, where that ends it */
+  end(session: Session, ending: EndReason = 'session_closed', reason: string | null = null): void {
     if (session.closed) return;
     this.#finished.keep(session, ending, this.now());
     this.#remove(session);
@@ -403,6 +373,6 @@ export class SessionManager implements SessionHost {
   /** Ends a session that has been idle too long here; in a shared store another server may have used it since. */
   #timeIsUp(session: Session): void {
     if (this.recorder?.isShared) this.drop(session);
-    else this.#end(session, 'session_expired');
+    else this.end(session, 'session_expired');
   }
 }

@@ -3,7 +3,7 @@ import { atOnce, type Sliced } from '../../shared/slices.ts';
 import type { ObservationFormat } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../environments/core/slices.ts';
-import { Problem } from '../problems.ts';
+import { invalidRequest } from '../problems.ts';
 import { beginEpisode, type EpisodeState, requireReseedable, withDynamics } from './episodes/episode.ts';
 import type { Variant } from './episodes/variant.ts';
 import { newId } from './ids.ts';
@@ -41,7 +41,7 @@ export interface SessionHost {
   /** Adds an opened session. */
   add(session: Session): void;
   /** Ends a session that no client knows. */
-  discard(session: Session): void;
+  end(session: Session): void;
 }
 
 /** Sessions of a group opened without a break. */
@@ -84,9 +84,7 @@ export class SessionOpener {
     const format = request.observation_format ?? 'text';
     if (!variant.formats.includes(format)) {
       const detail = `${variant.environment.spec.id} has no observation format "${format}"; it has ${variant.formats.join(', ')}`;
-      throw new Problem('invalid_request', detail, {
-        violations: [{ pointer: '/observation_format', detail }],
-      });
+      throw invalidRequest('/observation_format', detail);
     }
     const groupId = request.group_id ?? (count > 1 ? newId('g') : null);
     const ttlMs = 1000 * (request.ttl_s ?? this.#limits.idleTtlSeconds);
@@ -141,7 +139,7 @@ export class SessionOpener {
       error => {
         // The caller that admitted all of them releases all of them.
         this.#admission.count(owner, variant.counters, opened.length);
-        for (const session of opened) this.#host.discard(session);
+        for (const session of opened) this.#host.end(session);
         throw error;
       },
     );
@@ -179,7 +177,7 @@ export class SessionOpener {
     } catch (error) {
       // The caller that admitted all of them releases all of them.
       this.#admission.count(owner, variant.counters, opened.length);
-      for (const session of opened) this.#host.discard(session);
+      for (const session of opened) this.#host.end(session);
       releaseStates(variant, episodes.slice(opened.length));
       throw error;
     } finally {

@@ -10,8 +10,7 @@ import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
-import type { Expiring } from './limits/expiry.ts';
-import type { Ordered } from './newest-first.ts';
+import type { Expiring, Ordered } from './limits/expiry.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
 import { type KeyedInput, type Recorder, recordedStep } from './storage/recorded-episode.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';
@@ -21,7 +20,6 @@ import type { SessionHistory, StoredSettings } from './storage/stored-session.ts
 const SESSION_BYTES = 1536;
 /** Most operations that may wait for the one in progress. */
 const MAX_QUEUE_LENGTH = 256;
-const RETRY_AFTER_SECONDS = 1;
 
 export const SESSION_STATUSES = ['playing', 'terminated', 'truncated', 'failed', 'busy'] as const;
 export type SessionStatus = (typeof SESSION_STATUSES)[number];
@@ -30,15 +28,9 @@ export type SessionStatus = (typeof SESSION_STATUSES)[number];
 export const newSessionSize = (episode: EpisodeState): number => SESSION_BYTES + wholeSize(episode);
 
 /** Settings of a new session, without its episode. */
-interface SessionSettings {
-  readonly id: string;
-  /** Grows with every session of the server. */
-  readonly serial: number;
+interface SessionSettings
+  extends Pick<StoredSettings, 'id' | 'serial' | 'owner' | 'groupId' | 'format' | 'ttlMs' | 'deadline'> {
   readonly variant: Variant;
-  /** Name of the owning principal. */
-  readonly owner: string;
-  readonly groupId: string | null;
-  readonly format: ObservationFormat;
   readonly now: () => number;
   /** Converts a server time to the wall clock. */
   wall(time: number): number;
@@ -48,9 +40,6 @@ interface SessionSettings {
   readonly recorder?: Recorder<Session>;
   /** Wall clock time, in milliseconds since the epoch. Absent: now. */
   readonly createdAt?: number;
-  readonly ttlMs: number;
-  /** Server time in milliseconds at which it ends even if busy. */
-  readonly deadline: number;
 }
 
 /** A session: one episode after another in one environment, and the queue of operations on them. */
@@ -374,7 +363,6 @@ export class Session implements Expiring, EpisodeSession, ReplyCacheOwner, Order
       throw new Problem(
         'too_many_requests',
         `session ${this.id} has ${MAX_QUEUE_LENGTH} operations waiting, the most it may have`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     this.#waiting++;

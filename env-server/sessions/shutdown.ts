@@ -1,7 +1,5 @@
 import { Problem } from '../problems.ts';
 
-const RETRY_AFTER_SECONDS = 1;
-
 /** Stages of a shutdown; each rejects more than the one before. */
 const SERVING = 0;
 /** No sessions are opened. */
@@ -82,8 +80,6 @@ export class Shutdown {
 
   #require(latest: number): void {
     if (this.#stage <= latest) return;
-    throw new Problem('draining', 'the server is shutting down and begins nothing new', {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    });
+    throw new Problem('draining', 'the server is shutting down and begins nothing new');
   }
 }

@@ -100,7 +100,6 @@ export function runBatch<T, B>(
 
 /** Length of replies above which the rest of a batch is not carried out. */
 const MAX_REPLY_LENGTH = 32 * 1024 * 1024;
-const RETRY_AFTER_SECONDS = 1;
 
 /** A batch in progress. */
 class BatchRun<T, B> {
@@ -186,7 +185,6 @@ class BatchRun<T, B> {
     return new Problem(
       'too_many_requests',
       `the replies to the ${counted(index, 'item')} before have ${this.#length} characters, the most is ${MAX_REPLY_LENGTH}; this item was not carried out: send it in another batch`,
-      { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }
 

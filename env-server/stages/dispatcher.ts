@@ -10,7 +10,7 @@ import {
 } from '../operations/operation.ts';
 import { OPERATIONS } from '../operations/table.ts';
 import { compileInputCheck, type InputCheck } from '../operations/validation.ts';
-import { Problem } from '../problems.ts';
+import { invalidRequest } from '../problems.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { beginRequest, runner } from './stages.ts';
 
@@ -66,7 +66,7 @@ export class Dispatcher {
       op === undefined
         ? `"op" is required; one of ${known}`
         : `unknown op ${typeof op === 'string' ? JSON.stringify(op.slice(0, MAX_SHOWN_LENGTH)) : `of type ${typeof op}`}; known are ${known}`;
-    throw new Problem('invalid_request', detail, { violations: [{ pointer: '/op', detail }] });
+    throw invalidRequest('/op', detail);
   }
 
   /** True if an operation only reads: replies to it acknowledge nothing. */

@@ -95,7 +95,6 @@ const ASKED = [
   'sessions/episodes/variant.ts',
   'sessions/limits/budgets.ts',
   'sessions/limits/server-clock.ts',
-  'sessions/limits/size.ts',
   'sessions/manager.ts',
 ];
 
@@ -108,7 +107,7 @@ t.test('a step over REST crosses these files and no others', async t => {
   const transport = [
     'transports/access/auth.ts',
     'transports/http-server.ts',
-    'transports/monitoring/request-counts.ts',
+    'transports/monitoring/trace-requests.ts',
     'transports/replies/content.ts',
     'transports/rest/paced-requests.ts',
     'transports/rest/rest.ts',

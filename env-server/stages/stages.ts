@@ -81,7 +81,7 @@ export function beginRequest(
   principal: Principal,
   trace?: TraceContext,
 ): ClientRequest {
-  if (sessions.shutdown.suspended) sessions.requireServing();
+  if (sessions.shutdown.suspended) sessions.shutdown.requireServing();
   const mark = scheduler.begun ?? performance.now();
   return { principal, number: ++requests, now: sessions.clock.at(mark), mark, trace };
 }
@@ -154,17 +154,13 @@ async function afterResumption(call: Call, stage: Stage, next: Next): Promise<un
   const resumed = inTime(Promise.resolve(sessions.resumption), stepTimeoutMs, resuming);
   sessions.pendingInputs.hold(client, input, resumed);
   await resumed;
-  sessions.requireServing();
+  sessions.shutdown.requireServing();
   return stage(call, next);
 }
 
-const RETRY_AFTER_SECONDS = 1;
-
 /** Problem of a request while sessions of an earlier process are incomplete. */
 export function resuming(): Problem {
-  return new Problem('worker_unavailable', 'the server resumes sessions from its journal', {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
+  return new Problem('worker_unavailable', 'the server resumes sessions from its journal');
 }
 
 const MS_PER_S = 1000;
@@ -229,9 +225,7 @@ function inTime<T>(result: Promise<T>, timeoutMs: number, problem: () => Problem
 }
 
 function late({ name }: Operation, timeoutMs: number): Problem {
-  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it continues`, {
-    retryAfterSeconds: RETRY_AFTER_SECONDS,
-  });
+  return new Problem('step_timeout', `${name} was not done within ${timeoutMs} ms; it continues`);
 }
 
 /** Limits the memory of inputs until their operations are done. */

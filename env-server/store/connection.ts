@@ -4,8 +4,7 @@ import type { Logger } from 'pino';
 import type { Durability } from '../persistence/durability.ts';
 import { bootId } from '../persistence/lock.ts';
 import { Problem } from '../problems.ts';
-import type { StoreAddress } from './address.ts';
-import { CONNECT_MS, explained, type FoundPrimary, primaryOf } from './connect-failure.ts';
+import { CONNECT_MS, explained, type FoundPrimary, primaryOf, type StoreAddress } from './address.ts';
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 
 const COMMAND_MS = 5000;

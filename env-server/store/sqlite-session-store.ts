@@ -6,6 +6,7 @@ import type { OpenBody, RecordBody } from '../persistence/journal/records.ts';
 import { bootId } from '../persistence/lock.ts';
 import type { PersistenceHealth } from '../persistence/persistence-health.ts';
 import {
+  type CheckpointChange,
   type ClockRow,
   type DroppedKeysRow,
   type EndedRow,
@@ -14,6 +15,8 @@ import {
   type RowWrite,
   type SessionRow,
   SessionRows,
+  slicesOf,
+  UnwrittenEnds,
 } from '../persistence/session-rows.ts';
 import { DatabaseThread } from '../persistence/thread/database-thread.ts';
 import { LeftRecords } from './left-records.ts';
@@ -31,8 +34,6 @@ import {
   type Taken,
   type Tombstone,
 } from './session-store.ts';
-import { type CheckpointChange, slicesOf } from './slices.ts';
-import { UnwrittenEnds } from './unwritten-ends.ts';
 
 /** Version of the form of the documents of sessions. */
 const DOCUMENT_VERSION = 2;

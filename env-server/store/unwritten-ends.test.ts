@@ -1,8 +1,7 @@
 import t, { type Test } from 'tap';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { createApp } from '../app.ts';
-import { type EndedRow, SessionRows } from '../persistence/session-rows.ts';
-import { MAX_REMEMBERED, UnwrittenEnds } from './unwritten-ends.ts';
+import { type EndedRow, MAX_REMEMBERED, SessionRows, UnwrittenEnds } from '../persistence/session-rows.ts';
 
 /** Rows of ended sessions in memory until they are in the database. */
 

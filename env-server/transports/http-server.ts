@@ -10,9 +10,14 @@ import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
 import { type Authenticator, authorizationOf } from './access/auth.ts';
 import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
-import { countUpgrades, NO_ROUTE, type RequestCounts } from './monitoring/request-counts.ts';
-import { traceIdOf, traceRequests } from './monitoring/trace-requests.ts';
-import type { OpenTelemetry } from './monitoring/tracing/open-telemetry.ts';
+import type { OpenTelemetry } from './monitoring/open-telemetry.ts';
+import {
+  countUpgrades,
+  NO_ROUTE,
+  type RequestCounts,
+  traceIdOf,
+  traceRequests,
+} from './monitoring/trace-requests.ts';
 import { contentOf, takePretty } from './replies/content.ts';
 import { type ProblemHandler, shortened } from './replies/problem-handler.ts';
 

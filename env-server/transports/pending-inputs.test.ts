@@ -8,7 +8,7 @@ import { waiting } from '../../test/environments.test-data.ts';
 import { liveBytes } from '../../test/live-bytes.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../test/wire.test-data.ts';
-import { MAX_PENDING_BYTES, MAX_PENDING_BYTES_PER_CLIENT } from '../sessions/limits/pending-inputs.ts';
+import { MAX_PENDING_BYTES, MAX_PENDING_BYTES_PER_CLIENT } from '../sessions/limits/budgets.ts';
 import { hashToken } from './access/auth.ts';
 
 /** Limit on the bytes that pending operations hold, over every transport. */

@@ -20,7 +20,7 @@ import {
   type NestedState,
   nested,
   UnfitWrapper,
-  type Wrapper,
+  wrapper,
   writtenAction,
   writtenValidActions,
 } from './layer.ts';
@@ -57,7 +57,7 @@ interface ActionCount {
 }
 
 /** A step is a turn: text with one or several actions, read as the trainer reads it (`shared/response.ts`). */
-export const actionText: Wrapper = {
+export const actionText = wrapper({
   name: 'action_text',
   title:
     'Takes text such as <think>…</think><answer>Up || Left</answer> as action and does what it says in order.',
@@ -103,7 +103,7 @@ export const actionText: Wrapper = {
       references: turnReferences(environment, maxActions, answer),
     });
   },
-};
+});
 
 const NOTHING_DONE: StepInfo = { success: false, action_is_valid: false, action_is_effective: false };
 

@@ -4,22 +4,7 @@ import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
-import {
-  type NestedState,
-  nested,
-  type ResetArguments,
-  restart,
-  UnfitWrapper,
-  type Wrapper,
-} from './layer.ts';
-
-const optionsSchema = closed({
-  mode: Type.Literal('same_step', {
-    default: 'same_step',
-    description:
-      'The step that ends an episode answers with the first observation of the next; info has the last one of the old.',
-  }),
-});
+import { type NestedState, nested, type ResetArguments, restart, UnfitWrapper, wrapper } from './layer.ts';
 
 /** Arguments of the next reset, and the steps of this episode. */
 type AutoResetState = ResetArguments & { readonly steps: number };
@@ -29,10 +14,16 @@ type AutoResetState = ResetArguments & { readonly steps: number };
  * continues the generator of the last. `terminated` and `truncated` belong to the old episode; its last
  * observation and info are `info.final_observation` (in the text form) and `info.final_info`.
  */
-export const autoReset: Wrapper = {
+export const autoReset = wrapper({
   name: 'auto_reset',
   title: 'Begins the next episode with the step that ends one.',
-  optionsSchema,
+  optionsSchema: closed({
+    mode: Type.Literal('same_step', {
+      default: 'same_step',
+      description:
+        'The step that ends an episode answers with the first observation of the next; info has the last one of the old.',
+    }),
+  }),
   wrap(environment) {
     if (environment.spec.autoReset) {
       throw new UnfitWrapper('', `${environment.spec.id} begins its next episode itself already`);
@@ -70,4 +61,4 @@ export const autoReset: Wrapper = {
       },
     });
   },
-};
+});

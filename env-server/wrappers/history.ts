@@ -1,8 +1,8 @@
-import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { isParts, type ObservationPart } from '../../shared/observation-parts.ts';
 import { closed } from '../../shared/schema/type.ts';
 import { observationSpaces } from '../environments/core/environment.ts';
+import { chain } from '../environments/core/maybe-promise.ts';
 import { integerSetting } from '../environments/core/setting-fields.ts';
 import {
   anyText,
@@ -15,23 +15,19 @@ import {
   type Space,
   text,
 } from '../environments/core/spaces.ts';
-import { describeWith, nested, stepInner, type Wrapper, writtenAction } from './layer.ts';
-
-const optionsSchema = closed({
-  turns: integerSetting(3, [1, 100], 'Past steps that are shown.'),
-});
-type Options = Static<typeof optionsSchema>;
+import { describeWith, nested, wrapper, writtenAction } from './layer.ts';
 
 /** A past step: the state before it, what was done and what it paid. */
 type Turn = { readonly state: Json; readonly action: Json; readonly reward: number };
 type HistoryState = { readonly past: readonly Turn[] };
 
-export const history: Wrapper = {
+export const history = wrapper({
   name: 'history',
   title: 'Shows the last steps, with actions and rewards, before the current observation.',
-  optionsSchema,
-  wrap(environment, options) {
-    const { turns } = options as Options;
+  optionsSchema: closed({
+    turns: integerSetting(3, [1, 100], 'Past steps that are shown.'),
+  }),
+  wrap(environment, { turns }) {
     const action = environment.spec.actionSpace;
     return nested<HistoryState>(environment, {
       describe: describeWith(environment, 'The last steps are shown before the current observation.'),
@@ -45,7 +41,7 @@ export const history: Wrapper = {
       begin: () => ({ past: [] }),
       again: () => ({ past: [] }),
       step: (state, action, rng) =>
-        stepInner(environment, state.inner, action, rng, transition => ({
+        chain(environment.step(state.inner, action, rng), transition => ({
           ...transition,
           state: {
             past: [...state.past, { state: state.inner, action, reward: transition.reward }].slice(-turns),
@@ -78,7 +74,7 @@ export const history: Wrapper = {
       },
     });
   },
-};
+});
 
 /** Action and reward of a step as text. */
 const stepText = (action: string, reward: number): string => `Action: ${action}\nReward: ${reward}`;

@@ -1,4 +1,4 @@
-import type { TObject } from 'typebox';
+import type { Static, TObject } from 'typebox';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import type {
@@ -22,6 +22,16 @@ export interface Wrapper {
    * @throws UnfitWrapper when the environment cannot be wrapped so
    */
   wrap(environment: AnyEnvironment, options: JsonObject): AnyEnvironment;
+}
+
+/** A wrapper with the type of its options, which the schema gives. */
+export function wrapper<S extends TObject>(
+  parts: Omit<Wrapper, 'wrap' | 'optionsSchema'> & {
+    readonly optionsSchema: S;
+    wrap(environment: AnyEnvironment, options: Static<S>): AnyEnvironment;
+  },
+): Wrapper {
+  return parts as unknown as Wrapper;
 }
 
 /** The wrapper does not fit the environment, or its options do not. `pointer` is a JSON pointer into the options. */
@@ -147,17 +157,6 @@ function forwarding(environment: AnyEnvironment, unwrap: (state: Json) => Json):
   };
 }
 
-/** A step of the wrapped environment, its transition changed; what is ready at once is not made to wait. */
-export function stepInner<T>(
-  environment: AnyEnvironment,
-  state: Json,
-  action: Json,
-  rng: Random,
-  change: (transition: Transition<Json>) => T,
-): MaybePromise<T> {
-  return chain(environment.step(state, action, rng), change);
-}
-
 /**
  * `reward` after a change that keeps the order of rewards, for step results and for the spec alike.
  * @param isLinear the named parts in `info.rewards` are changed, too, so that they still add up to the reward
@@ -173,7 +172,7 @@ export function withReward(
   return altered(environment, {
     spec: { ...spec, rewardRange: [Math.min(...bounds), Math.max(...bounds)] },
     step: (state, action, rng) =>
-      stepInner(environment, state, action, rng, transition => ({
+      chain(environment.step(state, action, rng), transition => ({
         ...transition,
         reward: change(transition.reward),
         info: isLinear ? withParts(transition.info, change) : transition.info,

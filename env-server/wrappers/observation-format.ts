@@ -5,7 +5,7 @@ import { closed, Type } from '../../shared/schema/type.ts';
 import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE, observedParts } from '../environments/core/drawing/scale.ts';
 import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
 import { list, PART } from '../environments/core/spaces.ts';
-import { altered, UnfitWrapper, type Wrapper } from './layer.ts';
+import { altered, UnfitWrapper, wrapper } from './layer.ts';
 
 const FORMATS = ['grid', 'coord', 'grid_coord', 'image', 'structured', 'parts'] as const;
 
@@ -27,12 +27,11 @@ const optionsSchema = closed({
 });
 type Options = Static<typeof optionsSchema>;
 
-export const observationFormat: Wrapper = {
+export const observationFormat = wrapper({
   name: 'observation_format',
   title: 'Chooses the form of the observation.',
   optionsSchema,
-  wrap(environment, options) {
-    const { format: chosen, size } = options as Options;
+  wrap(environment, { format: chosen, size }) {
     const { id, observationFormats } = environment.spec;
     if (chosen !== 'parts' && !observationFormats.includes(chosen)) {
       throw new UnfitWrapper(
@@ -53,7 +52,7 @@ export const observationFormat: Wrapper = {
       observe: (state, format) => (format === 'text' ? observe(state) : environment.observe(state, format)),
     });
   },
-};
+});
 
 function observerOf(
   environment: AnyEnvironment,

@@ -3,9 +3,9 @@ import { isParts } from '../../shared/observation-parts.ts';
 import { closed } from '../../shared/schema/type.ts';
 import { observationSpaces } from '../environments/core/environment.ts';
 import { anyText, dict, list, longerText, type Space } from '../environments/core/spaces.ts';
-import { altered, UnfitWrapper, type Wrapper, writtenValidActions } from './layer.ts';
+import { altered, UnfitWrapper, wrapper, writtenValidActions } from './layer.ts';
 
-export const observeValidActions: Wrapper = {
+export const observeValidActions = wrapper({
   name: 'observe_valid_actions',
   title: 'Adds the actions that are valid now to the observation.',
   optionsSchema: closed({}),
@@ -29,7 +29,7 @@ export const observeValidActions: Wrapper = {
       },
     });
   },
-};
+});
 
 /** Most characters of the actions that are listed. */
 const MAX_LIST_LENGTH = 100_000;

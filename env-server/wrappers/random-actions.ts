@@ -1,23 +1,19 @@
-import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import { closed } from '../../shared/schema/type.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
+import { chain } from '../environments/core/maybe-promise.ts';
 import { numberSetting } from '../environments/core/setting-fields.ts';
-import { altered, describeWith, stepInner, UnfitWrapper, type Wrapper } from './layer.ts';
-
-const optionsSchema = closed({
-  probability: numberSetting(0.1, [0, 1], 'Probability of a random action.'),
-});
-type Options = Static<typeof optionsSchema>;
+import { altered, describeWith, UnfitWrapper, wrapper } from './layer.ts';
 
 /** Makes any environment stochastic; `info.executed_action` says what was done. */
-export const randomActions: Wrapper = {
+export const randomActions = wrapper({
   name: 'random_actions',
   title: 'Replaces the chosen action by a uniformly random one, with a probability.',
-  optionsSchema,
-  wrap(environment, options) {
-    const { probability } = options as Options;
+  optionsSchema: closed({
+    probability: numberSetting(0.1, [0, 1], 'Probability of a random action.'),
+  }),
+  wrap(environment, { probability }) {
     if (environment.spec.actionSpace.type !== 'Discrete' && !environment.validActions) {
       throw new UnfitWrapper(
         '',
@@ -28,14 +24,14 @@ export const randomActions: Wrapper = {
       describe: describeWith(environment, 'Now and then a random action is done instead of yours.'),
       step: (state, action, rng) => {
         const executed = rng.chance(probability) ? (draw(environment, state, rng) ?? action) : action;
-        return stepInner(environment, state, executed, rng, transition => ({
+        return chain(environment.step(state, executed, rng), transition => ({
           ...transition,
           info: { ...transition.info, executed_action: executed },
         }));
       },
     });
   },
-};
+});
 
 function draw(environment: AnyEnvironment, state: Json, rng: Random): Json | undefined {
   const valid = environment.validActions?.(state);

@@ -1,16 +1,8 @@
-import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
+import { chain } from '../environments/core/maybe-promise.ts';
 import { stepLimit } from '../environments/core/settings.ts';
-import { nested, stepInner, type Wrapper } from './layer.ts';
-
-const optionsSchema = closed({
-  observations: Type.Boolean({
-    default: false,
-    description: 'Also records the text observation before every step.',
-  }),
-});
-type Options = Static<typeof optionsSchema>;
+import { nested, wrapper } from './layer.ts';
 
 type RecordedStep = { readonly action: Json; readonly reward: number; readonly observation?: Json };
 type RecordState = {
@@ -25,17 +17,21 @@ type RecordState = {
 const MAX_LATEST = 128;
 
 /** Like Gymnasium's RecordEpisodeStatistics, with the steps themselves. */
-export const record: Wrapper = {
+export const record = wrapper({
   name: 'record',
   title: 'Adds return, length and all steps of the episode as `info.episode` to its last step.',
-  optionsSchema,
-  wrap(environment, options) {
-    const { observations } = options as Options;
+  optionsSchema: closed({
+    observations: Type.Boolean({
+      default: false,
+      description: 'Also records the text observation before every step.',
+    }),
+  }),
+  wrap(environment, { observations }) {
     return nested<RecordState>(environment, {
       begin: config => ({ limit: stepLimit(environment.spec, config), entries: [] }),
       again: ({ limit }) => ({ limit, entries: [] }),
       step: ({ inner, ...before }, action, rng) =>
-        stepInner(environment, inner, action, rng, transition => {
+        chain(environment.step(inner, action, rng), transition => {
           const { reward, info } = transition;
           const entry = { action, reward };
           const own = withEntry(
@@ -56,7 +52,7 @@ export const record: Wrapper = {
         }),
     });
   },
-};
+});
 
 function withEntry({ limit, entries, earlier }: RecordState, entry: RecordedStep): RecordState {
   if (entries.length < MAX_LATEST) {

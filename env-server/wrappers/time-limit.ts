@@ -1,15 +1,10 @@
-import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { Transition } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
-import { type NestedState, nested, type ResetArguments, restart, type Wrapper } from './layer.ts';
+import { type NestedState, nested, type ResetArguments, restart, wrapper } from './layer.ts';
 
-const optionsSchema = closed({
-  max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }),
-});
-type Options = Static<typeof optionsSchema>;
 /** Steps of this episode; around `auto_reset` also what the next one needs. */
 type TimeLimitState = { readonly steps: number; readonly beginning?: ResetArguments };
 
@@ -17,12 +12,13 @@ type TimeLimitState = { readonly steps: number; readonly beginning?: ResetArgume
  * Counts the steps of what it wraps: actions when inside `action_text`, turns when outside. Around `auto_reset` it
  * begins the next episode itself where its limit ends one.
  */
-export const timeLimit: Wrapper = {
+export const timeLimit = wrapper({
   name: 'time_limit',
   title: 'Truncates the episode after a number of steps.',
-  optionsSchema,
-  wrap(environment, options) {
-    const { max_steps: limit } = options as Options;
+  optionsSchema: closed({
+    max_steps: Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Steps of an episode.' }),
+  }),
+  wrap(environment, { max_steps: limit }) {
     return nested<TimeLimitState>(environment, {
       spec: {
         maxEpisodeSteps: Math.min(limit, environment.spec.maxEpisodeSteps),
@@ -50,4 +46,4 @@ export const timeLimit: Wrapper = {
       },
     });
   },
-};
+});

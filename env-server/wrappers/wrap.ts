@@ -2,7 +2,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import { suggestion } from '../../shared/suggestion.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveAgainst } from '../environments/core/settings.ts';
-import { Problem } from '../problems.ts';
+import { invalidRequest } from '../problems.ts';
 import { actionText } from './action-text.ts';
 import { autoReset } from './auto-reset.ts';
 import { history } from './history.ts';
@@ -51,24 +51,20 @@ export function wrap(environment: AnyEnvironment, choices: readonly WrapperChoic
     const wrapper = WRAPPERS.get(choice.name);
     if (!wrapper) {
       const known = [...WRAPPERS.keys()].sort().join(', ');
-      throw refused(
+      throw invalidRequest(
         `/wrappers/${index}/name`,
         `unknown wrapper "${choice.name}"${suggestion(choice.name, [...WRAPPERS.keys()])}; available: ${known}`,
       );
     }
     const { value, fault } = resolveAgainst(wrapper.optionsSchema, choice.options ?? {});
     const pointer = `/wrappers/${index}/options`;
-    if (fault) throw refused(pointer + fault.pointer, `wrapper ${wrapper.name}: ${fault.message}`);
+    if (fault) throw invalidRequest(pointer + fault.pointer, `wrapper ${wrapper.name}: ${fault.message}`);
     try {
       wrapped = wrapper.wrap(wrapped, value);
     } catch (error) {
       if (!(error instanceof UnfitWrapper)) throw error;
-      throw refused(pointer + error.pointer, `wrapper ${wrapper.name}: ${error.message}`);
+      throw invalidRequest(pointer + error.pointer, `wrapper ${wrapper.name}: ${error.message}`);
     }
   });
   return wrapped;
-}
-
-function refused(pointer: string, detail: string): Problem {
-  return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }

@@ -50,7 +50,7 @@ t.test('what cannot be opened while the server is away is opened when it is back
 t.test('a server that shuts down says so', { skip }, async t => {
   const { page, sessions } = await openPlayground(t, '#/play/FrozenLake-v0?seed=7');
   await seeBoard(page);
-  sessions.drain();
+  sessions.shutdown.drain();
   await page.evaluate(() => document.dispatchEvent(new Event('visibilitychange')));
   await page.locator('.banner', { hasText: 'shutting down' }).waitFor();
   await page.getByRole('link', { name: /Sokoban/ }).click();

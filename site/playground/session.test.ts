@@ -48,7 +48,7 @@ t.test(
     await page.goBack();
     await seeFigure(page, 'Step', '3 of');
     // A server that starts again without data knows none of the sessions: the address has start and actions.
-    for (const session of [...sessions.open()]) sessions.discard(session);
+    for (const session of [...sessions.open()]) sessions.end(session);
     await page.reload();
     await seeFigure(page, 'Step', '3 of');
     t.equal(

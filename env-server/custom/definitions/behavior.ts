@@ -10,8 +10,7 @@ import type {
 } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from '../../sessions/episodes/variant.ts';
-import type { WebhookDefinition } from '../remote/definition.ts';
-import type { ScriptDefinition } from '../script/definition.ts';
+import type { ScriptDefinition, WebhookDefinition } from './definition.ts';
 import { aboutSpec, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';

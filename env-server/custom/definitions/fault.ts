@@ -1,4 +1,4 @@
-import { Problem, type Violation } from '../../problems.ts';
+import { invalidRequest, Problem, type Violation } from '../../problems.ts';
 
 /** One part of a JSON pointer. */
 export function escapePointer(key: string): string {
@@ -47,7 +47,5 @@ export class DefinitionFaults {
 
 /** A single fault. */
 export function invalidDefinition(pointer: string, detail: string): Problem {
-  return new Problem('invalid_request', `${ROOT}${pointer}: ${detail}`, {
-    violations: [{ pointer: ROOT + pointer, detail }],
-  });
+  return invalidRequest(ROOT + pointer, detail, `${ROOT}${pointer}: ${detail}`);
 }

@@ -2,14 +2,11 @@ import type { Logger } from 'pino';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
-import { Problem } from '../../problems.ts';
-import { mostOfClient } from '../../sessions/limits/client-share.ts';
+import { invalidRequest, Problem } from '../../problems.ts';
+import { mostOfClient } from '../../sessions/limits/admission.ts';
 import { type BuildContext, buildEnvironment, type OwnedDefinition } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
 import { Endpoint } from '../remote/endpoint.ts';
-
-/** Seconds after which a retry may succeed. */
-const RETRY_AFTER_SECONDS = 60;
 
 export interface RegistrationLimits {
   readonly maxCustomEnvironments: number;
@@ -37,7 +34,7 @@ export function requirePlace(limits: RegistrationLimits, owners: readonly string
 }
 
 function tooMany(detail: string): Problem {
-  return new Problem('too_many_environments', detail, { retryAfterSeconds: RETRY_AFTER_SECONDS });
+  return new Problem('too_many_environments', detail);
 }
 
 /** Custom environments by id; some are composed from others. */
@@ -116,10 +113,10 @@ export function refuseCircle(envId: string, definition: Definition, all: StoredE
   for (let next: unknown = definition; isComposed(next); next = all.get(next.env_id)?.definition) {
     seen.push(next.env_id);
     if (next.env_id !== envId) continue;
-    const detail = `an environment cannot be composed from itself: ${seen.join(' → ')}`;
-    throw new Problem('invalid_request', detail, {
-      violations: [{ pointer: '/definition/env_id', detail }],
-    });
+    throw invalidRequest(
+      '/definition/env_id',
+      `an environment cannot be composed from itself: ${seen.join(' → ')}`,
+    );
   }
 }
 

@@ -5,7 +5,7 @@ import type { CheckReport } from '../../environments/core/checker/report.ts';
 import { ENVIRONMENT_ID } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';
-import { storageFaultOf } from '../../persistence/faults.ts';
+import { storageFaultOf } from '../../persistence/persistence-health.ts';
 import type { Store } from '../../persistence/store.ts';
 import type {
   AuditAction,
@@ -13,7 +13,7 @@ import type {
   AuditPage,
   StoredEnvironment,
 } from '../../persistence/stored-environment.ts';
-import { Problem } from '../../problems.ts';
+import { invalidRequest, Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { BuildContext } from '../builder.ts';
 import type { Definition } from '../definitions/definition.ts';
@@ -204,7 +204,7 @@ export class Registrations {
   async #register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     if (!ENVIRONMENT_ID.test(envId)) {
       const detail = `an environment id reads [namespace/]Name-vN, for example me/Maze-v0; got ${JSON.stringify(envId)}`;
-      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/env_id', detail }] });
+      throw invalidRequest('/env_id', detail);
     }
     const { limits, context } = this.#parts;
     if (context.registry.isBuiltIn(envId)) throw builtIn(envId);

@@ -12,7 +12,6 @@ const MAX_TRIALS = 8;
 const MAX_TRIALS_PER_PRINCIPAL = 4;
 /** Further trials, for principals that have none running. */
 const MAX_GUEST_TRIALS = 4;
-const RETRY_AFTER_SECONDS = 1;
 const MS_PER_S = 1000;
 
 /** Extent of a trial: its episodes, and its time limit from the first request to the last. */
@@ -137,7 +136,6 @@ function busy(limit: number, scope: string): Problem {
   return new Problem(
     'too_many_requests',
     `${limit} environments ${scope}are being checked, the most at a time`,
-    { retryAfterSeconds: RETRY_AFTER_SECONDS },
   );
 }
 

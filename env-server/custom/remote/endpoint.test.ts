@@ -7,8 +7,7 @@ import { freePort } from '../../../test/free-port.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { Problem } from '../../problems.ts';
 import { Endpoint, type EndpointAccess } from './endpoint.ts';
-import { NetworkGuard } from './guard.ts';
-import { RemoteNetwork } from './network.ts';
+import { NetworkGuard, RemoteNetwork } from './network.ts';
 import { listen, localNetwork, testService } from './service.test-data.ts';
 
 async function problemOf(work: Promise<unknown>): Promise<Problem> {

@@ -2,12 +2,11 @@ import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { SlotGroup } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
-import { isObject } from '../answer.ts';
+import { InvalidAnswer, isObject } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
-import { ForbiddenAddress, UnresolvedHost } from './guard.ts';
-import type { OwnedNetwork, RemoteNetwork } from './network.ts';
+import { ForbiddenAddress, type OwnedNetwork, type RemoteNetwork, UnresolvedHost } from './network.ts';
 import { type Headers, type HeaderValue, NOT_SHOWN, UnknownSecret } from './secrets.ts';
 
 const ATTEMPTS = 3;
@@ -263,22 +262,18 @@ export class Endpoint {
 
   async #takeSlot(): Promise<void> {
     if (this.#slots.waiting >= MAX_WAITING) {
-      throw this.#unavailable(
-        `has ${MAX_WAITING} requests waiting for a connection, the most it may have`,
-        MS_PER_S,
-      );
+      throw this.unavailable(`has ${MAX_WAITING} requests waiting for a connection, the most it may have`);
     }
     if (await this.#slots.take(MAX_WAIT_MS)) return;
-    throw this.#unavailable(
+    throw this.unavailable(
       `had no connection free within ${MAX_WAIT_MS / MS_PER_S} s; its definition allows ${this.#connections ?? DEFAULT_CONNECTIONS} (connections)`,
-      MS_PER_S,
     );
   }
 
   async #attempt<T>(repeatable: boolean, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const pause = this.#breaker.enter();
     if (pause > 0) {
-      throw this.#unavailable(`failed several times in a row and is left alone for a while`, pause);
+      throw this.unavailable(`failed several times in a row and is left alone for a while`, pause / MS_PER_S);
     }
     const signal = AbortSignal.timeout(this.timeoutMs);
     const pauseAfter = (error: unknown, attempt: number): number => {
@@ -320,14 +315,25 @@ export class Endpoint {
     }
   }
 
+  /**
+   * Reads an answer of the service.
+   * @throws Problem `remote_failed` when it is malformed
+   */
+  reading<T>(read: () => T): T {
+    try {
+      return read();
+    } catch (error) {
+      if (!(error instanceof InvalidAnswer)) throw error;
+      throw this.failed(`gave a wrong answer: ${error.message}`);
+    }
+  }
+
   failed(what: string, cause?: unknown): Problem {
     return new Problem('remote_failed', `the service of ${this.name} ${what}`, { cause });
   }
 
-  #unavailable(what: string, pauseMs: number): Problem {
-    return new Problem('remote_unavailable', `the service of ${this.name} ${what}`, {
-      retryAfterSeconds: pauseMs / MS_PER_S,
-    });
+  unavailable(what: string, retryAfterSeconds?: number): Problem {
+    return new Problem('remote_unavailable', `the service of ${this.name} ${what}`, { retryAfterSeconds });
   }
 
   #problemOf(error: unknown, signal: AbortSignal): Problem {
@@ -335,11 +341,11 @@ export class Endpoint {
     if (error instanceof BadReply) return this.failed(error.message);
     const cause = rootOf(error);
     if (cause instanceof UnresolvedHost) {
-      return this.#unavailable(`cannot be reached: ${cause.message}`, MS_PER_S);
+      return this.unavailable(`cannot be reached: ${cause.message}`);
     }
     if (cause instanceof ForbiddenAddress) return this.failed(`may not be reached: ${cause.message}`);
     if (NOT_CONNECTED.has(codeOf(error))) {
-      return this.#unavailable(`cannot be reached (${codeOf(error)})`, MS_PER_S);
+      return this.unavailable(`cannot be reached (${codeOf(error)})`);
     }
     if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms${this.#crowd()}`);
     return this.failed(`cannot be understood: ${cause.message || codeOf(error)}`, error);

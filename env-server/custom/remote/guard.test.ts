@@ -2,7 +2,7 @@ import type { LookupAddress } from 'node:dns';
 import { isIPv6 } from 'node:net';
 import { setImmediate as immediate } from 'node:timers/promises';
 import t from 'tap';
-import { ForbiddenAddress, NetworkGuard, UnresolvedHost } from './guard.ts';
+import { ForbiddenAddress, NetworkGuard, UnresolvedHost } from './network.ts';
 
 const OPEN = { remoteHosts: '*', remoteNetworks: '' };
 const addresses = (...list: string[]) => list.map(address => ({ address, family: isIPv6(address) ? 6 : 4 }));

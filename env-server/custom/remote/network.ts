@@ -1,7 +1,9 @@
+import { lookup as systemLookup } from 'node:dns/promises';
+import { addAbortListener } from 'node:events';
+import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
-import type { NetworkGuard } from './guard.ts';
 import { HeaderSecrets } from './secrets.ts';
 
 const CONNECT_TIMEOUT_MS = 5000;
@@ -111,4 +113,277 @@ export class RemoteNetwork {
     await this.#undici; // A request that still waits for it has its agent then.
     await Promise.all([...this.#agents.values()].map(agent => agent.destroy()));
   }
+}
+
+/** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
+const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
+  ['0.0.0.0', 8, 'this network'],
+  ['10.0.0.0', 8, 'private'],
+  ['100.64.0.0', 10, 'shared by carriers'],
+  ['127.0.0.0', 8, 'loopback'],
+  ['169.254.0.0', 16, 'link-local'],
+  ['172.16.0.0', 12, 'private'],
+  ['192.0.0.0', 24, 'reserved'],
+  ['192.0.2.0', 24, 'documentation'],
+  ['192.88.99.0', 24, 'reserved'],
+  ['192.168.0.0', 16, 'private'],
+  ['198.18.0.0', 15, 'benchmarks'],
+  ['198.51.100.0', 24, 'documentation'],
+  ['203.0.113.0', 24, 'documentation'],
+  ['224.0.0.0', 4, 'multicast'],
+  ['240.0.0.0', 4, 'reserved'],
+  ['::', 128, 'unspecified'],
+  ['::1', 128, 'loopback'],
+  ['::', 96, 'compatible with IPv4'],
+  ['::ffff:0:0:0', 96, 'translated to IPv4'],
+  ['64:ff9b::', 96, 'translated to IPv4'],
+  ['64:ff9b:1::', 48, 'translated to IPv4'],
+  ['100::', 64, 'discarded'],
+  ['2001::', 32, 'tunnelled to IPv4'],
+  ['2001::', 23, 'reserved'],
+  ['2001:db8::', 32, 'documentation'],
+  ['2002::', 16, 'tunnelled to IPv4'],
+  ['3fff::', 20, 'documentation'],
+  ['5f00::', 16, 'reserved'],
+  ['fc00::', 7, 'private'],
+  ['fe80::', 10, 'link-local'],
+  ['fec0::', 10, 'private'],
+  ['ff00::', 8, 'multicast'],
+];
+
+const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
+  name: `${network}/${prefix} (${what})`,
+  list: networkList([[network, prefix]]),
+}));
+
+/** IPv6 range of public services (RFC 4291, section 2.4); every address outside it is refused. */
+const GLOBAL_UNICAST = networkList([['2000::', 3]]);
+/** IPv4 written as IPv6, which is checked as IPv4. */
+const MAPPED = networkList([['::ffff:0:0', 96]]);
+
+const MAX_PINNED = 1000;
+/**
+ * Names that are resolved at a time, one of each owner: Node resolves two at a time in the whole process, and a name
+ * server that is silent holds one for ten seconds or more.
+ */
+const MAX_LOOKUPS = 2;
+const MAX_LOOKUP_WAIT_MS = 30_000;
+
+interface Address {
+  readonly address: string;
+  readonly family: number;
+}
+
+interface Pin {
+  readonly addresses: readonly Address[];
+  /** True when an address could not be reached, so that the next check looks the name up again. */
+  stale: boolean;
+}
+
+/** Resolves all addresses of a host name. */
+export type Resolve = (hostname: string) => Promise<readonly Address[]>;
+
+export interface GuardSettings {
+  /** Allowed host names, separated by commas; `*.example.org` allows all below it, `*` all. */
+  readonly remoteHosts: string;
+  /** Networks inside the special ranges that stay reachable, e.g. `127.0.0.1/32`, separated by commas. */
+  readonly remoteNetworks: string;
+}
+
+/** Called with a rejected name and its address, which clients do not learn. */
+export type OnRefusal = (refusal: { host: string; address: string; network: string }) => void;
+
+/** An address that remote environments may not use. */
+export class ForbiddenAddress extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'ForbiddenAddress';
+  }
+}
+
+/**
+ * A name that does not resolve, or resolves to a forbidden address. Both give the same message, so that refusals do not
+ * reveal addresses inside this server's network.
+ */
+export class UnresolvedHost extends Error {
+  readonly code = 'ENOTFOUND';
+  constructor(host: string) {
+    super(`${host} does not resolve to an address that this server may reach; see --remote-networks`);
+    this.name = 'UnresolvedHost';
+  }
+}
+
+/**
+ * Keeps remote environments from reaching what only this machine can reach. Every connection, retries included, goes
+ * through `lookup`: it connects to the very address that was checked, and a name keeps its first address, so that its
+ * owner cannot redirect it later.
+ */
+export class NetworkGuard {
+  readonly #hosts: readonly string[];
+  readonly #allowed: BlockList;
+  readonly #resolve: Resolve;
+  readonly #onRefusal: OnRefusal | undefined;
+  readonly #lookups = new Slots({ most: MAX_LOOKUPS, mostOfOwner: () => 1 });
+  readonly #pinned = new Map<string, Pin>();
+  /** Lookups in progress or in their owner's queue, by owner and name. */
+  readonly #pending = new Map<string, Promise<void>>();
+
+  /** @throws Error when the settings cannot be read */
+  constructor(
+    settings: GuardSettings,
+    resolve: Resolve = hostname => systemLookup(hostname, { all: true, order: 'verbatim' }),
+    onRefusal?: OnRefusal,
+  ) {
+    this.#onRefusal = onRefusal;
+    this.#hosts = listed(settings.remoteHosts).map(host => host.toLowerCase());
+    this.#allowed = networkList(listed(settings.remoteNetworks).map(parseNetwork));
+    this.#resolve = resolve;
+  }
+
+  /**
+   * Checks everything that needs no lookup: scheme, credentials, host name, a literal address.
+   * @throws ForbiddenAddress
+   */
+  checkUrl(url: URL): void {
+    if (!['http:', 'https:', 'ws:', 'wss:'].includes(url.protocol)) {
+      throw new ForbiddenAddress(`${url.protocol}// is not spoken; use http:// or https://`);
+    }
+    if (url.username !== '' || url.password !== '') {
+      throw new ForbiddenAddress('an address must not hold a user name or a password; use headers');
+    }
+    const host = hostOf(url);
+    if (!this.#hosts.some(pattern => matches(pattern, host))) {
+      throw new ForbiddenAddress(
+        `the host ${host} is not on this server's list; --remote-hosts has ${this.#hosts.join(', ') || 'none'}`,
+      );
+    }
+    if (!isIP(host)) return;
+    const network = this.#specialNetwork(host);
+    if (network === undefined) return;
+    const bits = isIPv6(host) ? 128 : 32;
+    throw new ForbiddenAddress(
+      `${host} lies in ${network}; this server may reach that only with --remote-networks ${host}/${bits}`,
+    );
+  }
+
+  /**
+   * Checks every address that a name resolves to.
+   * @param owner the token that waits; owners take turns
+   * @throws ForbiddenAddress, UnresolvedHost, also when the signal aborts first
+   */
+  async check(url: URL, owner: string, signal?: AbortSignal): Promise<void> {
+    this.checkUrl(url);
+    const host = hostOf(url);
+    if (isIP(host) || this.#fresh(host)) return;
+    const aborted = new Promise<never>((_, reject) => {
+      if (signal) addAbortListener(signal, () => reject(new UnresolvedHost(host)));
+    });
+    await Promise.race([this.#lookUp(host, owner), aborted]);
+  }
+
+  /** Allows a new lookup of a name after its address could not be reached. */
+  unpin(url: URL): void {
+    const pin = this.#pinned.get(hostOf(url));
+    if (pin) pin.stale = true;
+  }
+
+  /** The `lookup` function for sockets, in place of the system's: gives the addresses that {@link check} found. */
+  readonly lookup: LookupFunction = (hostname, options, callback) => {
+    const pin = this.#pinned.get(hostname.toLowerCase());
+    process.nextTick(() => {
+      if (!pin) callback(new UnresolvedHost(hostname), '', 0);
+      else if (options.all) callback(null, structuredClone(pin.addresses) as Address[]);
+      else callback(null, pin.addresses[0].address, pin.addresses[0].family);
+    });
+  };
+
+  #fresh(host: string): Pin | undefined {
+    const pin = this.#pinned.get(host);
+    return pin?.stale ? undefined : pin;
+  }
+
+  #lookUp(host: string, owner: string): Promise<void> {
+    const key = JSON.stringify([owner, host]);
+    const pending = this.#pending.get(key);
+    if (pending) return pending;
+    const found = this.#lookUpInTurn(host, owner).finally(() => this.#pending.delete(key));
+    this.#pending.set(key, found);
+    return found;
+  }
+
+  async #lookUpInTurn(host: string, owner: string): Promise<void> {
+    const slot = this.#lookups.group(owner);
+    if (!(await slot.take(MAX_LOOKUP_WAIT_MS))) throw new UnresolvedHost(host);
+    try {
+      if (this.#fresh(host)) return;
+      const addresses = await this.#resolve(host).catch(() => []);
+      this.#pinned.delete(host);
+      this.#judge(addresses, host);
+      this.#pinned.set(host, { addresses, stale: false });
+      if (this.#pinned.size <= MAX_PINNED) return;
+      const [oldest] = this.#pinned.keys();
+      this.#pinned.delete(oldest);
+    } finally {
+      slot.release();
+    }
+  }
+
+  /** @throws UnresolvedHost when there is no address, or a forbidden one */
+  #judge(addresses: readonly Address[], host: string): void {
+    for (const { address } of addresses) {
+      const network = this.#specialNetwork(address);
+      if (network === undefined) continue;
+      this.#onRefusal?.({ host, address, network });
+      throw new UnresolvedHost(host);
+    }
+    if (addresses.length === 0) throw new UnresolvedHost(host);
+  }
+
+  /** The special network that contains an address; undefined for an allowed address. */
+  #specialNetwork(written: string): string | undefined {
+    // A zone names an interface of this machine.
+    const [address] = written.split('%', 1);
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    if (this.#allowed.check(address, family)) return undefined;
+    const special = SPECIAL.find(({ list }) => list.check(address, family));
+    if (special) return special.name;
+    if (family === 'ipv4' || GLOBAL_UNICAST.check(address, family) || MAPPED.check(address, family)) {
+      return undefined;
+    }
+    return 'no network of public services';
+  }
+}
+
+/** Without the brackets of IPv6. */
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, '').toLowerCase();
+}
+
+function matches(pattern: string, host: string): boolean {
+  if (pattern === '*') return true;
+  return pattern.startsWith('*.') ? host.endsWith(pattern.slice(1)) : host === pattern;
+}
+
+function listed(text: string): string[] {
+  return text
+    .split(',')
+    .map(item => item.trim())
+    .filter(item => item !== '');
+}
+
+function parseNetwork(text: string): readonly [string, number] {
+  const [address, prefix, ...rest] = text.split('/');
+  const bits = isIP(address) === 6 ? 128 : 32;
+  const length = prefix === undefined ? bits : Number(prefix);
+  if (isIP(address) === 0 || rest.length > 0 || !Number.isInteger(length) || length < 0 || length > bits) {
+    throw new Error(`--remote-networks lists networks like 10.1.0.0/16 or ::1/128, not "${text}"`);
+  }
+  return [address, length];
+}
+
+function networkList(networks: readonly (readonly [string, number])[]): BlockList {
+  const list = new BlockList();
+  for (const [network, prefix] of networks)
+    list.addSubnet(network, prefix, isIPv6(network) ? 'ipv6' : 'ipv4');
+  return list;
 }

@@ -5,9 +5,6 @@ import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';
 import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';
-import { reading } from './reading.ts';
-
-const RETRY_AFTER_SECONDS = 1;
 
 /** Sends an episode's resets and steps to the service. */
 export interface OpenEnvTransport {
@@ -44,7 +41,7 @@ export class HttpTransport implements OpenEnvTransport {
     const body = await this.#endpoint.askObject('POST', 'reset', request, {
       headers: { [SESSION_HEADER]: session },
     });
-    return reading(this.#endpoint, () => readReply(body));
+    return this.#endpoint.reading(() => readReply(body));
   }
 
   async step(session: string, action: JsonObject): Promise<OpenEnvReply> {
@@ -56,7 +53,7 @@ export class HttpTransport implements OpenEnvTransport {
     );
     if (status === 422) throw new InvalidAction(detailOf(body) ?? 'not an action');
     if (status >= 400) throw this.#endpoint.failed(`answered POST step with ${status}`);
-    return reading(this.#endpoint, () => readReply(body));
+    return this.#endpoint.reading(() => readReply(body));
   }
 
   /**
@@ -110,7 +107,7 @@ export class WebSocketTransport implements OpenEnvTransport {
 
   async #ask(line: Line, message: JsonObject): Promise<OpenEnvReply> {
     const reply = await line.ask(message);
-    return reading(this.#endpoint, () => {
+    return this.#endpoint.reading(() => {
       if (reply.type === 'error')
         throw this.#error(isObject(reply.data) ? reply.data : {}, message.type === 'step');
       if (reply.type !== 'observation') throw new InvalidAnswer(`its type is ${JSON.stringify(reply.type)}`);
@@ -123,9 +120,7 @@ export class WebSocketTransport implements OpenEnvTransport {
     const isCode = (wanted: OpenEnvCode) => code === wanted;
     if (isCode('VALIDATION_ERROR') && ofStep) return new InvalidAction(said);
     if (isCode('CAPACITY_REACHED')) {
-      return new Problem('remote_unavailable', `the service of ${this.#endpoint.name} is full (${said})`, {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
-      });
+      return this.#endpoint.unavailable(`is full (${said})`);
     }
     return this.#endpoint.failed(`answered ${said}`);
   }
@@ -157,7 +152,6 @@ class Line {
       throw new Problem(
         'remote_unavailable',
         `${endpoint.name} has no place for another WebSocket: too many episodes of services are open`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     const socket = new WebSocket(url, {

@@ -1,15 +1,14 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
-import { closed } from '../../../shared/schema/type.ts';
-import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
+import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { newId } from '../../sessions/ids.ts';
 import { InvalidAnswer, isObject, refused } from '../answer.ts';
-import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import type { OpenEnvDefinition } from '../definitions/definition.ts';
+import { DEFAULT_MAX_STEPS } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
-import type { OpenEnvDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
@@ -19,12 +18,19 @@ import {
   type OpenEnvTransport,
   WebSocketTransport,
 } from './openenv-transport.ts';
-import { reading } from './reading.ts';
-import { instructionOf, namedTools, readTools, type ServiceTool, toolActions } from './service-tools.ts';
-import { seedOf } from './webhook.ts';
+import {
+  instructionOf,
+  isTextAction,
+  namedTools,
+  readTools,
+  type ServiceTool,
+  seedOf,
+  serviceSpec,
+  TEXT_ACTIONS,
+  toolActions,
+} from './service.ts';
 
 const MAX_TEXT_LENGTH = 1_000_000;
-const MAX_ACTION_LENGTH = 100_000;
 
 /** The service's description of itself at registration. */
 export interface OpenEnvFacts extends JsonObject {
@@ -127,7 +133,7 @@ async function stepOrNothing(
 async function listTools(endpoint: Endpoint): Promise<ServiceTool[]> {
   const request = { jsonrpc: '2.0', id: 1, method: 'tools/list', params: {} };
   const answer = await endpoint.askObject('POST', 'mcp', request, { repeatable: true });
-  return reading(endpoint, () => {
+  return endpoint.reading(() => {
     if (!isObject(answer.result)) throw new InvalidAnswer('tools/list must have a result');
     return readTools(answer.result.tools);
   });
@@ -157,7 +163,18 @@ export function openEnvEnvironment(
   const instruction = given === '' && facts.tools ? instructionOf(facts.tools) : given;
   const shown = { tooled, field: definition.observation_field };
   const environment: Environment<{ readonly max_steps: number }, State> = {
-    spec: specOf(envId, definition, facts, instruction, actions.space),
+    spec: serviceSpec(
+      envId,
+      { title: facts.name, description: facts.description || undefined, tags: definition.tags },
+      instruction,
+      definition.max_episode_steps ?? DEFAULT_MAX_STEPS,
+      {
+        observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
+        actionSpace: actions.space,
+        exampleAction: definition.example_action,
+        seedable: definition.seed === true,
+      },
+    ),
     describe: () => ({ instruction, actionFormat: actions.format, ...lists.description }),
     ...(lists.references && { references: lists.references }),
     ...(facts.tools && { tools: namedTools(facts.tools) }),
@@ -167,7 +184,7 @@ export function openEnvEnvironment(
       const request: JsonObject = { episode_id: session, ...(definition.seed && { seed: seedOf(rng) }) };
       const reply = await transport.reset(session, request);
       try {
-        return reading(endpoint, () => ({ session, ...seen(reply.observation, shown), success: false }));
+        return endpoint.reading(() => ({ session, ...seen(reply.observation, shown), success: false }));
       } catch (error) {
         await transport.close(session);
         throw error;
@@ -179,7 +196,7 @@ export function openEnvEnvironment(
       if (message === undefined) return refused(state);
       try {
         const reply = await transport.step(state.session, message);
-        return reading(endpoint, () => {
+        return endpoint.reading(() => {
           const { error } = reply.observation;
           if (tooled && isObject(error)) throw new InvalidAction(String(error.message));
           const success = reply.done && reply.reward > 0;
@@ -189,8 +206,7 @@ export function openEnvEnvironment(
         });
       } catch (error) {
         if (!(error instanceof InvalidAction)) throw error;
-        const transition = refused(state);
-        return { ...transition, info: { ...transition.info, message: error.message } };
+        return refused(state, error.message);
       }
     },
 
@@ -199,29 +215,6 @@ export function openEnvEnvironment(
     dispose: ({ session }) => transport.close(session),
   };
   return environment as unknown as AnyEnvironment;
-}
-
-function specOf(
-  envId: string,
-  definition: OpenEnvDefinition,
-  { name, description }: OpenEnvFacts,
-  instruction: string,
-  actionSpace: Space,
-): EnvironmentSpec {
-  const maxSteps = definition.max_episode_steps ?? DEFAULT_MAX_STEPS;
-  const titled = { title: name, description: description || undefined, tags: definition.tags };
-  return {
-    ...aboutSpec(envId, 'remote', titled, instruction),
-    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
-    optionsSchema: closed({}),
-    observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
-    actionSpace,
-    observationFormats: ['text', 'structured'],
-    rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
-    maxEpisodeSteps: maxSteps,
-    exampleAction: definition.example_action,
-    ...(!definition.seed && { seedable: false }),
-  };
 }
 
 /** Translates actions into messages to the service. */
@@ -260,11 +253,10 @@ function actionsOf(
     };
   }
   return {
-    space: { type: 'Text', maxLength: MAX_ACTION_LENGTH },
+    space: TEXT_ACTIONS,
     format: 'a text',
     needed: 'a string for action_field',
-    message: action =>
-      typeof action === 'string' && action.length <= MAX_ACTION_LENGTH ? { [field]: action } : undefined,
+    message: action => (isTextAction(action) ? { [field]: action } : undefined),
   };
 }
 

@@ -1,15 +1,12 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
-import { Problem } from '../../problems.ts';
 import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';
-import { reading } from './reading.ts';
-import { readTools, type ServiceTool } from './service-tools.ts';
+import { readTools, type ServiceTool } from './service.ts';
 
 /** Header that names the episode of a request. */
 const SESSION_HEADER = 'x-session-id';
 const TOO_MANY = 429;
-const RETRY_AFTER_SECONDS = 1;
 const IMAGE_TYPE = /^image\/[a-z0-9.+-]{1,40}$/;
 /** Most splits, because each needs one request to count. */
 const MAX_SPLITS = 64;
@@ -47,7 +44,7 @@ export class OrsService {
   /** @throws Problem */
   async tools(): Promise<ServiceTool[]> {
     const answer = await this.#endpoint.askObject('GET', `${this.#path}tools`);
-    return reading(this.#endpoint, () => readTools(answer.tools));
+    return this.#endpoint.reading(() => readTools(answer.tools));
   }
 
   /**
@@ -57,7 +54,7 @@ export class OrsService {
   async splits(): Promise<{ [name: string]: number }> {
     const { status, body } = await this.#endpoint.ask('GET', `${this.#path}splits`);
     if (status >= 400) throw this.#endpoint.failed(`answered GET ${this.#path}splits with ${status}`);
-    const names = reading(this.#endpoint, () => readSplits(body));
+    const names = this.#endpoint.reading(() => readSplits(body));
     const counts: { [name: string]: number } = {};
     for (const split of names) {
       const answer = await this.#endpoint.askObject(
@@ -66,7 +63,7 @@ export class OrsService {
         { split },
         { repeatable: true },
       );
-      counts[split] = reading(this.#endpoint, () => readCount(answer.num_tasks));
+      counts[split] = this.#endpoint.reading(() => readCount(answer.num_tasks));
     }
     return counts;
   }
@@ -83,14 +80,14 @@ export class OrsService {
       {},
       { accept: 'text/event-stream' },
     );
-    const session = reading(this.#endpoint, () => readSession(events, this.#endpoint));
+    const session = this.#endpoint.reading(() => readSession(events, this.#endpoint));
     const headers = { [SESSION_HEADER]: session };
     try {
       const task = { ...(this.#envName !== undefined && { env_name: this.#envName }), split, index };
       await this.#create(task, headers);
       const { status, body } = await this.#endpoint.ask('GET', `${this.#path}prompt`, undefined, { headers });
       if (status >= 400) throw this.#endpoint.failed(`answered GET ${this.#path}prompt with ${status}`);
-      return { session, prompt: reading(this.#endpoint, () => textOfBlocks(body)) };
+      return { session, prompt: this.#endpoint.reading(() => textOfBlocks(body)) };
     } catch (error) {
       await this.close(session).catch(() => undefined);
       throw error;
@@ -102,9 +99,7 @@ export class OrsService {
     if (status < 400) return;
     const said = `${status}: ${detailOf(body) ?? 'no reason is given'}`;
     if (status !== TOO_MANY) throw this.#endpoint.failed(`answered POST create with ${said}`);
-    throw new Problem('remote_unavailable', `the service of ${this.#endpoint.name} is full (${said})`, {
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    });
+    throw this.#endpoint.unavailable(`is full (${said})`);
   }
 
   /** @throws Problem, RefusedCall */
@@ -115,7 +110,7 @@ export class OrsService {
       { name, input },
       { accept: 'text/event-stream', headers: { [SESSION_HEADER]: session } },
     );
-    return reading(this.#endpoint, () => readOutput(readEvents(events).result, this.#endpoint));
+    return this.#endpoint.reading(() => readOutput(readEvents(events).result, this.#endpoint));
   }
 
   /** @throws Problem */

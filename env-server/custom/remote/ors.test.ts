@@ -5,7 +5,7 @@ import { Random } from '../../../shared/random.ts';
 import { type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { hostOf, listening } from '../../../test/wire.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
-import type { OrsDefinition } from './definition.ts';
+import type { OrsDefinition } from '../definitions/definition.ts';
 import { learnOrs, orsEnvironment } from './ors.ts';
 import { type Answer, localNetwork, type Received, testService } from './service.test-data.ts';
 

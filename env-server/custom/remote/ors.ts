@@ -4,24 +4,26 @@ import { closed, Type } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { refused } from '../answer.ts';
-import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import type { OrsDefinition } from '../definitions/definition.ts';
+import { DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { listsOf } from '../definitions/word-lists.ts';
-import type { OrsDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
 import { OrsService, RefusedCall } from './ors-service.ts';
 import {
   instructionOf,
+  isTextAction,
   namedTools,
   type ServiceTool,
+  seedOf,
+  serviceSpec,
+  TEXT_ACTIONS,
   type ToolActions,
   toolActions,
-} from './service-tools.ts';
-import { seedOf } from './webhook.ts';
+} from './service.ts';
 
 const MAX_TEXT_LENGTH = 2_000_000;
-const MAX_ACTION_LENGTH = 100_000;
 const DEFAULT_SPLIT = 'train';
 
 /** The service's description of itself at registration. */
@@ -115,8 +117,7 @@ export function orsEnvironment(
       } catch (error) {
         if (!(error instanceof RefusedCall)) throw error;
         // The player can learn from the service's message about the call.
-        const transition = refused({ ...state, text: error.message });
-        return { ...transition, info: { ...transition.info, message: error.message } };
+        return refused({ ...state, text: error.message }, error.message);
       }
     },
 
@@ -138,10 +139,9 @@ function specOf(
   { splits, instruction, space }: Pick<OrsFacts, 'splits'> & { instruction: string; space: Space },
 ): EnvironmentSpec {
   const { split = DEFAULT_SPLIT, seed = true, max_episode_steps: maxSteps = DEFAULT_MAX_STEPS } = definition;
-  const titled = { title: definition.title ?? definition.env_name ?? envId, ...aboutOf(definition) };
   const playable = Object.keys(splits).filter(name => splits[name] > 0);
-  return {
-    ...aboutSpec(envId, 'remote', titled, instruction),
+  const title = definition.title ?? definition.env_name ?? envId;
+  return serviceSpec(envId, { ...definition, title }, instruction, maxSteps, {
     configSchema: closed({
       max_steps: stepsSetting(maxSteps),
       split: Type.Union(
@@ -154,18 +154,10 @@ function specOf(
     }),
     observationSpace: { type: 'Text', maxLength: MAX_TEXT_LENGTH },
     actionSpace: space,
-    observationFormats: ['text', 'structured'],
-    rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
-    maxEpisodeSteps: maxSteps,
     exampleAction: definition.example_action,
-    ...(!seed && { seedable: false }),
-  };
+    seedable: seed,
+  });
 }
-
-const aboutOf = ({ description, tags }: OrsDefinition) => ({
-  ...(description !== undefined && { description }),
-  ...(tags !== undefined && { tags }),
-});
 
 const namesOf = (tools: readonly ServiceTool[]): string => tools.map(({ name }) => name).join(', ');
 
@@ -178,12 +170,9 @@ function actionsOf(
   }
   if (tool !== undefined && field !== undefined) {
     return {
-      space: { type: 'Text', maxLength: MAX_ACTION_LENGTH },
+      space: TEXT_ACTIONS,
       format: 'a text',
-      read: action =>
-        typeof action === 'string' && action.length <= MAX_ACTION_LENGTH
-          ? { name: tool, input: { [field]: action } }
-          : undefined,
+      read: action => (isTextAction(action) ? { name: tool, input: { [field]: action } } : undefined),
     };
   }
   return toolActions(tools);

@@ -6,7 +6,7 @@ import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
 import { frozenLake } from '../../environments/frozenlake/frozenlake.ts';
-import type { RagenDefinition } from './definition.ts';
+import type { RagenDefinition } from '../definitions/definition.ts';
 import { learnRagen, ragenEnvironment } from './ragen.ts';
 import { localNetwork, testService } from './service.test-data.ts';
 

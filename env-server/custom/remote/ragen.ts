@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { closed, Type } from '../../../shared/schema/type.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import type { Ends } from '../../environments/core/ends.ts';
 import type {
   AnyEnvironment,
@@ -8,16 +8,22 @@ import type {
   EnvironmentSpec,
 } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
-import { Problem } from '../../problems.ts';
+import type { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
-import { type AnsweredObservation, InvalidAnswer, isObject, readOutcome, readSeen } from '../answer.ts';
-import { aboutSpec, MAX_ACTIONS, MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
+import {
+  type AnsweredObservation,
+  InvalidAnswer,
+  isObject,
+  readOutcome,
+  readSeen,
+  refused,
+} from '../answer.ts';
+import type { RagenDefinition } from '../definitions/definition.ts';
+import { MAX_ACTIONS, MAX_STEPS } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
-import type { RagenDefinition } from './definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
-import { reading } from './reading.ts';
-import { seedOf } from './webhook.ts';
+import { seedOf, serviceSpec } from './service.ts';
 
 /** The other server's description of its environment at registration. */
 export interface RagenFacts extends JsonObject {
@@ -69,7 +75,7 @@ export function ragenEnvironment(
   network: OwnedNetwork,
 ): AnyEnvironment {
   const endpoint = new Endpoint(envId, definition, network);
-  const about = reading(endpoint, () => readDocument(document));
+  const about = endpoint.reading(() => readDocument(document));
   const { config = {}, wrappers = [] } = definition;
 
   const environment: Environment<JsonObject, State> = {
@@ -84,7 +90,7 @@ export function ragenEnvironment(
         repeatable: true,
         headers: { 'idempotency-key': newId('k') },
       });
-      return reading(endpoint, () => {
+      return endpoint.reading(() => {
         if (typeof answer.session_id !== 'string') throw new InvalidAnswer('session_id is missing');
         return { ...readSeen(answer.observation), session: answer.session_id, step: 0 };
       });
@@ -99,13 +105,10 @@ export function ragenEnvironment(
         { action, expected_step: step },
         { repeatable: true, headers: { 'idempotency-key': `${state.session}.${step}` } },
       );
-      if (isObject(body) && body.code === 'invalid_action') {
-        const info = { success: false, action_is_valid: false, action_is_effective: false };
-        return { state, reward: 0, terminated: false, info };
-      }
+      if (isObject(body) && body.code === 'invalid_action') return refused(state);
       if (status !== 200) throw rejected(endpoint, status, body);
       if (!isObject(body)) throw endpoint.failed('must answer a step with a JSON object');
-      return reading(endpoint, () => ({
+      return endpoint.reading(() => ({
         ...readOutcome(body, true),
         state: { ...readSeen(body.observation), session: state.session, step },
       }));
@@ -123,20 +126,15 @@ export function ragenEnvironment(
 }
 
 function specOf(envId: string, definition: RagenDefinition, about: Document): EnvironmentSpec {
-  const { maxSteps } = about;
   const titled = { ...definition, title: definition.title ?? about.title, ends: about.ends };
-  return {
-    ...aboutSpec(envId, 'remote', titled, about.text ?? about.title),
-    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
-    optionsSchema: about.takesOptions ? Type.Record(Type.String(), Type.Unknown()) : closed({}),
+  return serviceSpec(envId, titled, about.text ?? about.title, about.maxSteps, {
+    ...(about.takesOptions && { optionsSchema: Type.Record(Type.String(), Type.Unknown()) }),
     observationSpace: { type: 'Text', maxLength: about.longestText },
     actionSpace: about.actionSpace,
-    observationFormats: ['text', 'structured'],
     rewardRange: about.rewardRange,
-    maxEpisodeSteps: maxSteps,
     exampleAction: about.exampleAction,
-    ...(!about.seedable && { seedable: false }),
-  };
+    seedable: about.seedable,
+  });
 }
 
 /** Problem for a request that the other server rejected; retryable where that server says that nothing was done. */
@@ -144,10 +142,8 @@ function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
   const { detail, retryable, retry_after_s } = isObject(body) ? body : {};
   const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
   if (retryable !== true) return endpoint.failed(what);
-  return new Problem('remote_unavailable', `the service of ${endpoint.name} ${what}`, {
-    retryAfterSeconds:
-      typeof retry_after_s === 'number' && retry_after_s > 0 ? Math.min(retry_after_s, MAX_RETRY_AFTER_S) : 1,
-  });
+  const isGiven = typeof retry_after_s === 'number' && retry_after_s > 0;
+  return endpoint.unavailable(what, isGiven ? Math.min(retry_after_s, MAX_RETRY_AFTER_S) : undefined);
 }
 
 interface Document {

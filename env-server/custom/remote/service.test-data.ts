@@ -1,8 +1,7 @@
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import { NetworkGuard } from './guard.ts';
-import { type OwnedNetwork, RemoteNetwork } from './network.ts';
+import { NetworkGuard, type OwnedNetwork, RemoteNetwork } from './network.ts';
 
 /** A request as a service got it. */
 export interface Received {

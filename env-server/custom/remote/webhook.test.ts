@@ -3,7 +3,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
-import type { WebhookDefinition } from './definition.ts';
+import type { WebhookDefinition } from '../definitions/definition.ts';
 import { localNetwork, type Received, testService } from './service.test-data.ts';
 import { webhookEnvironment } from './webhook.ts';
 

@@ -1,13 +1,12 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { newId } from '../../sessions/ids.ts';
 import { type AnsweredObservation, readOutcome, readSeen, refused } from '../answer.ts';
 import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
-import type { WebhookDefinition } from './definition.ts';
+import type { WebhookDefinition } from '../definitions/definition.ts';
 import { Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
-import { reading } from './reading.ts';
+import { seedOf } from './service.ts';
 
 interface State extends AnsweredObservation {
   /** The server's session id, where the service keeps the state. */
@@ -56,7 +55,7 @@ export function webhookEnvironment(
       const request = { ...(session && { session_id: session }), env_id: envId, ...seed, config, options };
       const answer = await endpoint.askObject('POST', 'reset', request, { repeatable: snapshot });
       const before = { ...(session && { session }), step: 0, success: false };
-      return reading(endpoint, () => stateOf(answer, before));
+      return endpoint.reading(() => stateOf(answer, before));
     },
 
     step(state, action, rng) {
@@ -69,7 +68,7 @@ export function webhookEnvironment(
       return endpoint
         .askObject('POST', 'step', { ...held, step, action: accepted }, { repeatable: snapshot })
         .then(answer =>
-          reading(endpoint, () => {
+          endpoint.reading(() => {
             const next = stateOf(answer, {
               ...(state.session && { session: state.session }),
               step,
@@ -90,9 +89,4 @@ export function webhookEnvironment(
     }),
   };
   return environment as unknown as AnyEnvironment;
-}
-
-/** The session's own seed where it is known, so that a service sees the seeds that its users give. */
-export function seedOf(rng: Random): number {
-  return rng.seed ?? rng.uint32();
 }

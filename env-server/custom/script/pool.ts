@@ -10,7 +10,7 @@ import {
   type WorkerReply,
   type WorkerRequest,
   type WorkerSetup,
-} from './protocol.ts';
+} from './sandbox.ts';
 
 const WORKER = new URL('./worker.ts', import.meta.url);
 /** Scripts that one worker keeps loaded. */
@@ -152,7 +152,6 @@ export class ScriptPool {
       throw new Problem(
         'too_many_requests',
         `${name} has ${MAX_QUEUE_LENGTH} calls waiting, the most it may have`,
-        { retryAfterSeconds: 1 },
       );
     }
     // A worker starts after this pause, so that a trace of what an environment reads does not include its clock.
@@ -316,5 +315,5 @@ function limitOf(error: Error): ScriptLimit | undefined {
 }
 
 function stopped(): Problem {
-  return new Problem('draining', 'the server is shutting down and runs no scripts', { retryAfterSeconds: 1 });
+  return new Problem('draining', 'the server is shutting down and runs no scripts');
 }

@@ -1,7 +1,14 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { compileEngine, loadEngine, type ScriptLimit, type ScriptLimits } from './protocol.ts';
-import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
+import {
+  compileEngine,
+  LimitReached,
+  loadEngine,
+  Sandbox,
+  ScriptFault,
+  type ScriptLimit,
+  type ScriptLimits,
+} from './sandbox.ts';
 
 const LIMITS: ScriptLimits = {
   timeMs: 300,

@@ -6,8 +6,8 @@ import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
 import type { Problem } from '../../problems.ts';
+import { type ScriptDefinition, sourceOf } from '../definitions/definition.ts';
 import { EXAMPLES } from '../examples.ts';
-import { type ScriptDefinition, sourceOf } from './definition.ts';
 import { ScriptPool } from './pool.ts';
 import { scriptEnvironment } from './script.ts';
 

@@ -11,7 +11,7 @@ import {
   refused,
 } from '../answer.ts';
 import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
-import { type ScriptDefinition, sourceOf } from './definition.ts';
+import { type ScriptDefinition, sourceOf } from '../definitions/definition.ts';
 import type { ScriptPool } from './pool.ts';
 
 interface State extends AnsweredObservation {

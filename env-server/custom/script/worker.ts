@@ -1,7 +1,14 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limits.ts';
-import { loadEngine, type WorkerReply, type WorkerRequest, type WorkerSetup } from './protocol.ts';
-import { LimitReached, Sandbox, ScriptFault } from './sandbox.ts';
+import {
+  LimitReached,
+  loadEngine,
+  Sandbox,
+  ScriptFault,
+  type WorkerReply,
+  type WorkerRequest,
+  type WorkerSetup,
+} from './sandbox.ts';
 
 /** Runs scripts for the pool, one request at a time. Any unforeseen error ends the worker; the pool starts another. */
 const port = parentPort;

@@ -1,6 +1,6 @@
 import type { Sliced } from '../../../shared/slices.ts';
+import { MAX_STATE_NAME_LENGTH, type TabularDefinition } from '../definitions/definition.ts';
 import { DefinitionFaults, escapePointer } from '../definitions/fault.ts';
-import { MAX_STATE_NAME_LENGTH, type TabularDefinition } from './definition.ts';
 
 /** Largest accepted deviation of a sum of probabilities from 1. */
 const SUM_TOLERANCE = 1e-6;

@@ -6,8 +6,8 @@ import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import { InvalidOptions } from '../../environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../environments/core/settings.ts';
 import { Problem } from '../../problems.ts';
+import type { TabularDefinition } from '../definitions/definition.ts';
 import { EXAMPLES } from '../examples.ts';
-import type { TabularDefinition } from './definition.ts';
 import { tabularEnvironment as building } from './tabular.ts';
 
 const tabularEnvironment = (envId: string, definition: TabularDefinition) =>

@@ -14,8 +14,8 @@ import {
   type StepInfo,
 } from '../../environments/core/environment.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
+import type { TabularDefinition } from '../definitions/definition.ts';
 import { aboutSpec, DEFAULT_MAX_STEPS, stepsSetting } from '../definitions/definition-parts.ts';
-import type { TabularDefinition } from './definition.ts';
 import { branchOf, compileTables, type TableState, type Tables, warningsOf } from './tables.ts';
 
 /** Just under 1, so that the shorter of two equally good ways wins. */

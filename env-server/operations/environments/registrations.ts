@@ -8,7 +8,7 @@ import { withoutSecrets } from '../../custom/remote/secrets.ts';
 import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
-import { Problem } from '../../problems.ts';
+import { invalidRequest, type Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { serverOperation } from '../operation.ts';
 import { AnyJson, EnvId, nullable } from '../schemas/fields.ts';
@@ -100,16 +100,20 @@ const CheckReport = Type.Object(
   { title: 'CheckReport', description: 'Rules of the environment contract that an environment breaks.' },
 );
 
+const registered = {
+  env_id: Type.String(),
+  kind: Type.Enum([...KINDS], { type: 'string' }),
+  owner: Type.String({
+    description: 'Name of the token it belongs to; its owner may replace and remove it.',
+  }),
+  revision: Type.Integer({ description: 'Counts replacements, from 1.' }),
+  registered_at: Type.String({ format: 'date-time' }),
+  replaced_at: nullable(Type.String({ format: 'date-time' }), 'Last replacement.'),
+};
+
 const Registration = Type.Object(
   {
-    env_id: Type.String(),
-    kind: Type.Enum([...KINDS], { type: 'string' }),
-    owner: Type.String({
-      description: 'Name of the token it belongs to; its owner may replace and remove it.',
-    }),
-    revision: Type.Integer({ description: 'Counts replacements, from 1.' }),
-    registered_at: Type.String({ format: 'date-time' }),
-    replaced_at: nullable(Type.String({ format: 'date-time' }), 'Last replacement.'),
+    ...registered,
     durable: Type.Boolean({
       description: 'It survives a restart, because the server keeps it with `--data` or `--store`.',
     }),
@@ -119,15 +123,7 @@ const Registration = Type.Object(
 );
 
 const StoredDefinition = Type.Object(
-  {
-    env_id: Type.String(),
-    kind: Registration.properties.kind,
-    owner: Registration.properties.owner,
-    revision: Registration.properties.revision,
-    registered_at: Registration.properties.registered_at,
-    replaced_at: Registration.properties.replaced_at,
-    definition: Definition,
-  },
+  { ...registered, definition: Definition },
   { title: 'StoredDefinition' },
 );
 
@@ -285,7 +281,7 @@ function chosen<T extends string>(given: object, key: string, choices: readonly 
 }
 
 function refused(pointer: string, detail: string): Problem {
-  return new Problem('invalid_request', `${pointer}: ${detail}`, { violations: [{ pointer, detail }] });
+  return invalidRequest(pointer, detail, `${pointer}: ${detail}`);
 }
 
 function plainReport({ warnings, ...report }: Report): Static<typeof CheckReport> {
@@ -296,11 +292,7 @@ function registration(
   registrations: Registrations,
   { stored, report }: Registered,
 ): Static<typeof Registration> {
-  return {
-    ...about(stored),
-    durable: registrations.durable,
-    report: plainReport(report),
-  };
+  return { ...about(stored), durable: registrations.durable, report: plainReport(report) };
 }
 
 /** Values of `headers` are secrets of the owner's service and never leave the server. */

@@ -2,18 +2,17 @@ import type { Static } from 'typebox';
 import { Type } from '../../../shared/schema/type.ts';
 import { AnyJson, Bag, nullable, Wrappers } from './fields.ts';
 
-const EnvironmentSummary = Type.Object(
-  {
-    env_id: Type.String(),
-    aliases: Type.Optional(
-      Type.Array(Type.String(), { description: 'Other ids that the environment answers under.' }),
-    ),
-    title: Type.String(),
-    tags: Type.Array(Type.String()),
-    max_episode_steps: Type.Integer(),
-  },
-  { title: 'EnvironmentSummary' },
-);
+const summary = {
+  env_id: Type.String(),
+  aliases: Type.Optional(
+    Type.Array(Type.String(), { description: 'Other ids that the environment answers under.' }),
+  ),
+  title: Type.String(),
+  tags: Type.Array(Type.String()),
+  max_episode_steps: Type.Integer(),
+};
+
+const EnvironmentSummary = Type.Object(summary, { title: 'EnvironmentSummary' });
 
 export const EnvironmentList = Type.Object(
   {
@@ -36,13 +35,8 @@ const SpaceDocument = Type.Object(
 
 export const EnvironmentDocument = Type.Object(
   {
-    env_id: Type.String(),
-    aliases: Type.Optional(
-      Type.Array(Type.String(), { description: 'Other ids that the environment answers under.' }),
-    ),
-    title: Type.String(),
+    ...summary,
     description: Type.String({ description: 'The rules, in Markdown.' }),
-    tags: Type.Array(Type.String()),
     config: Type.Record(Type.String(), AnyJson(), {
       description: 'The effective configuration this document describes.',
     }),
@@ -82,7 +76,6 @@ export const EnvironmentDocument = Type.Object(
       description:
         'Values of `info.ended_by` in steps that end an episode, and their meaning. A custom environment may return others, or none.',
     }),
-    max_episode_steps: Type.Integer(),
     render_modes: Type.Array(Type.String()),
     references: Type.Array(Type.Object({ name: Type.String(), title: Type.String() })),
     capabilities: Type.Object({

@@ -19,14 +19,14 @@ const Part = Type.Union(
   { title: 'ObservationPart' },
 );
 
-export const Observation = Type.Unsafe<SeenObservation>(
+const Observation = Type.Unsafe<SeenObservation>(
   Type.Union([Type.String(), Type.Array(Part), Bag], {
     title: 'Observation',
     description:
       'Text; an object where the format is `structured`; a list of texts and pictures where it is `parts`.',
   }),
 );
-export const Info = Type.Unsafe<{ [key: string]: unknown }>({
+const Info = Type.Unsafe<{ [key: string]: unknown }>({
   type: 'object',
   title: 'Info',
   description: 'Details of a step, with the environment’s own keys. Empty after a reset.',
@@ -42,7 +42,7 @@ export const Info = Type.Unsafe<{ [key: string]: unknown }>({
   },
 });
 
-export const Reseeds = Type.Array(
+const Reseeds = Type.Array(
   Type.Object({ step: Type.Integer(), dynamics_seed: Type.Integer() }, { title: 'Reseed' }),
   {
     description:
@@ -54,19 +54,28 @@ const StateKey = Type.String({
     'Names the state of environment and wrappers; present where the session was opened with `state_key`.',
 });
 
-const sessionProperties = {
+/** A session in every reply about one. */
+const named = {
   session_id: Type.String(),
   env_id: Type.String(),
   group_id: nullable(Type.String(), 'Shared by the members of a group.'),
-  episode_id: Type.String({ description: 'Changes with every reset, restore and clone.' }),
-  seed: nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.'),
+};
+const episodeId = Type.String({ description: 'Changes with every reset, restore and clone.' });
+const seed = nullable(Type.Integer(), 'Effective seed; null where the environment draws nothing.');
+const steps = Type.Integer({ description: 'Steps taken in this episode.' });
+const totalReward = Type.Number({ description: 'Sum of the rewards of this episode so far.' });
+
+const sessionProperties = {
+  ...named,
+  episode_id: episodeId,
+  seed,
   dynamics_seed: Type.Optional(
     Type.Integer({
       description: 'Seed of all chance after the start; absent where the generator of `seed` continues.',
     }),
   ),
   reseeds: Type.Optional(Reseeds),
-  step: Type.Integer({ description: 'Steps taken in this episode.' }),
+  step: steps,
   max_episode_steps: Type.Integer({ description: 'Steps after which this episode is cut.' }),
   level_id: Type.Optional(
     Type.String({
@@ -100,7 +109,7 @@ export type CreatedSession = Static<typeof CreatedSession>;
 export const SessionDetail = Type.Object(
   {
     ...sessionProperties,
-    return: Type.Number({ description: 'Sum of the rewards of this episode so far.' }),
+    return: totalReward,
     terminated: Type.Boolean(),
     truncated: Type.Boolean(),
     structured: Type.Unknown({ description: 'The state as plain JSON.' }),
@@ -191,3 +200,97 @@ export const ValidActions = Type.Object(
   { title: 'ValidActions' },
 );
 export type ValidActions = Static<typeof ValidActions>;
+
+const outcome = {
+  action: Type.Optional(Type.Unknown()),
+  observation: Observation,
+  reward: Type.Optional(Type.Number()),
+  terminated: Type.Optional(Type.Boolean()),
+  truncated: Type.Optional(Type.Boolean()),
+  info: Info,
+};
+
+const TrajectoryRecord = Type.Object(
+  {
+    type: Type.Enum(['reset', 'step'], { type: 'string' }),
+    session_id: Type.Optional(Type.String()),
+    episode_id: Type.Optional(Type.String()),
+    env_id: Type.Optional(Type.String()),
+    config: Type.Optional(Bag),
+    wrappers: Type.Optional(Wrappers),
+    seed: Type.Optional(Type.Union([Type.Integer(), Type.Null()])),
+    dynamics_seed: Type.Optional(Type.Integer()),
+    reseeds: Type.Optional(Reseeds),
+    options: Type.Optional(Bag),
+    step: Type.Integer(),
+    ...outcome,
+  },
+  { title: 'TrajectoryRecord', description: 'First the reset, then every step.' },
+);
+
+export const Trajectory = Type.Object({ records: Type.Array(TrajectoryRecord) }, { title: 'Trajectory' });
+
+export const ReplayRecord = Type.Object(
+  {
+    step: Type.Integer(),
+    ...outcome,
+    structured: Type.Optional(
+      Type.Unknown({
+        description: 'The state as plain JSON; absent where the environment cannot be replayed.',
+      }),
+    ),
+  },
+  { title: 'ReplayRecord' },
+);
+
+/** A session as a watcher sees it. */
+export const SessionCard = Type.Object(
+  {
+    ...named,
+    client: Type.String({ description: 'Name of the token that opened it.' }),
+    episode_id: Type.String(),
+    seed,
+    step: Type.Integer(),
+    max_episode_steps: Type.Integer(),
+    return: totalReward,
+    terminated: Type.Boolean(),
+    truncated: Type.Boolean(),
+    failed: Type.Boolean({ description: 'An exception in the environment ended the episode.' }),
+    success: Type.Boolean(),
+    ended_by: Type.Optional(
+      Type.String({ description: 'Reason why the episode ended, a name among `ends` of the environment.' }),
+    ),
+    action: Type.Optional(Type.Unknown({ description: 'The last one; a long one is cut.' })),
+    text: Type.String({ description: 'The observation as text; a long one is cut.' }),
+    structured: Type.Optional(Type.Unknown({ description: 'The state as plain JSON, unless it is large.' })),
+    created_at: Type.String({ format: 'date-time' }),
+    ended: nullable(
+      Type.Enum(['session_expired', 'session_closed', 'session_lost'], { type: 'string' }),
+      'How the session ended; null while it is open.',
+    ),
+  },
+  { title: 'SessionCard' },
+);
+export type SessionCard = Static<typeof SessionCard>;
+
+export const Replay = Type.Object(
+  {
+    session: Type.Object({
+      ...named,
+      episode_id: Type.String(),
+      seed,
+      dynamics_seed: Type.Optional(Type.Integer()),
+      reseeds: Type.Optional(Reseeds),
+      config: Bag,
+      wrappers: Wrappers,
+      options: Bag,
+      max_episode_steps: Type.Integer(),
+      step: steps,
+      ended: nullable(Type.String(), 'How the session ended; null while it is open.'),
+    }),
+    records: Type.Array(ReplayRecord),
+    next: nullable(Type.Integer(), 'Pass as `from` for the records that follow; null where there are none.'),
+  },
+  { title: 'Replay', description: 'First the reset, then every step.' },
+);
+export type Replay = Static<typeof Replay>;

@@ -6,11 +6,11 @@ import { inScheduledSlices } from '../../environments/core/slices.ts';
 import type { EpisodeState } from '../../sessions/episodes/episode.ts';
 import type { LiveEpisode } from '../../sessions/episodes/live-episode.ts';
 import type { FinishedSession } from '../../sessions/finished-sessions.ts';
-import { sizeOf } from '../../sessions/limits/size.ts';
+import { sizeOf } from '../../sessions/limits/budgets.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { Session } from '../../sessions/session.ts';
 import type { Services } from '../operation.ts';
-import type { SessionCard } from '../schemas/trajectory.ts';
+import type { SessionCard } from '../schemas/session.ts';
 
 /** Open sessions counted for one reply, newest first; filters look at no more. */
 const MAX_COUNTED = 10_000;

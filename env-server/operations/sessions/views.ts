@@ -5,7 +5,7 @@ import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';
 import type { EpisodeState } from '../../sessions/episodes/episode.ts';
 import { levelIdOf, stateKeyOf } from '../../sessions/episodes/state-queries.ts';
-import { sizeOf } from '../../sessions/limits/size.ts';
+import { sizeOf } from '../../sessions/limits/budgets.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Session as LiveSession } from '../../sessions/session.ts';
 import { WrittenResult } from '../operation.ts';
@@ -110,7 +110,7 @@ function* discarding(
   try {
     yield* views;
   } catch (error) {
-    for (const session of opened) sessions.discard(session);
+    for (const session of opened) sessions.end(session);
     throw error;
   }
 }

@@ -9,8 +9,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { bootId } from '../lock.ts';
-import { PRIVATE_FILE, PRIVATE_FOLDER } from '../private-files.ts';
+import { bootId, PRIVATE_FILE, PRIVATE_FOLDER } from '../lock.ts';
 import { DatabaseThread } from '../thread/database-thread.ts';
 import type { ReplayedRecord } from './records.ts';
 import { TURN_FILE_FORMAT, type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';

@@ -1,7 +1,11 @@
 import type { Json } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
-import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../faults.ts';
-import { type PersistenceHealth, RetryTimer } from '../persistence-health.ts';
+import {
+  type PersistenceHealth,
+  RetryTimer,
+  STORAGE_RETRY_SECONDS,
+  storageFaultOf,
+} from '../persistence-health.ts';
 import type { JournalFiles } from './journal-files.ts';
 import type { Turn } from './turn-file.ts';
 

@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
-import { isDamage, storageFaultOf } from '../faults.ts';
 import { isOfOtherBoot } from '../lock.ts';
+import { isDamage, storageFaultOf } from '../persistence-health.ts';
 import {
   type JournalFault,
   type JournalFile,

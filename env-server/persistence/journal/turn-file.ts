@@ -1,7 +1,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { inTransaction } from '../database.ts';
-import { makePrivateFile } from '../private-files.ts';
+import { makePrivateFile } from '../lock.ts';
 
 /** Pages of the write-ahead log after which SQLite moves them to the file. */
 const LOG_PAGES = 256;

@@ -1,5 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
-import { sizeOf } from '../limits/size.ts';
+import { sizeOf } from '../limits/budgets.ts';
 
 /** Most actions of a chunk. */
 const MAX_ACTIONS = 64;

@@ -5,10 +5,10 @@ import type { ObservationPart } from '../../../shared/observation-parts.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { Problem } from '../../problems.ts';
+import { invalidRequest, Problem } from '../../problems.ts';
 import { background, nextTurn, SLICE_MS, scheduler } from '../../scheduling/fair-scheduler.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
-import { sizeOf } from '../limits/size.ts';
+import { sizeOf } from '../limits/budgets.ts';
 import { actionsOf, bytesOf, type LogPosition } from './action-log.ts';
 import { guarded, type Variant } from './variant.ts';
 
@@ -148,11 +148,11 @@ export function beginEpisode(variant: Variant, request: EpisodeRequest): MaybePr
   const { seed, dynamicsSeed, stateKeys } = request;
   const { id } = variant.environment.spec;
   if (seed !== undefined && !variant.seedable) {
-    throw refused('/seed', `${id} draws nothing at random and takes no seed`);
+    throw invalidRequest('/seed', `${id} draws nothing at random and takes no seed`);
   }
   if (dynamicsSeed !== undefined) requireReseedable(variant);
   if (stateKeys && !variant.copyable) {
-    throw refused('/state_key', `${id} holds more than its state, so its states have no key`);
+    throw invalidRequest('/state_key', `${id} holds more than its state, so its states have no key`);
   }
   const options = variant.options(request.options);
   const effective = seed ?? randomInt(DRAWN_SEEDS);
@@ -188,7 +188,7 @@ export function withDynamics(episode: EpisodeState, dynamicsSeed: number): Episo
   if (step === 0) return { ...episode, dynamicsSeed, random };
   const earlier = episode.reseeds?.filter(reseed => reseed.step < step) ?? [];
   if (earlier.length >= MAX_RESEEDS) {
-    throw refused(
+    throw invalidRequest(
       '/dynamics_seed',
       `the episode has changed its dynamics seed at ${MAX_RESEEDS} steps, the most it may`,
     );
@@ -204,14 +204,10 @@ export const dynamicsSeedOf = ({ dynamicsSeed, reseeds }: EpisodeState): number 
 export function requireReseedable(variant: Variant): void {
   if (variant.reseedable) return;
   const { id } = variant.environment.spec;
-  throw refused(
+  throw invalidRequest(
     '/dynamics_seed',
     `${id} does not take its chance from this server, so it has no dynamics seed`,
   );
-}
-
-function refused(pointer: string, detail: string): Problem {
-  return new Problem('invalid_request', detail, { violations: [{ pointer, detail }] });
 }
 
 /** Estimated memory that a trajectory may take: it may have ten thousand large observations. */

@@ -4,7 +4,7 @@ import type { ObservationFormat, Transition } from '../../environments/core/envi
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { RecordBody } from '../../persistence/journal/records.ts';
 import { PROBLEMS, Problem } from '../../problems.ts';
-import { sizeOf } from '../limits/size.ts';
+import { sizeOf } from '../limits/budgets.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
 import {
   type EpisodeRestart,

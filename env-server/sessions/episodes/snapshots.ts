@@ -3,7 +3,6 @@ import { type ActionChunk, chunksOf, type LogPosition } from './action-log.ts';
 import type { EpisodeState } from './episode.ts';
 
 const MAX_SNAPSHOTS = 1024;
-const RETRY_AFTER_SECONDS = 1;
 /** Bytes of a snapshot without its episode. */
 const SNAPSHOT_BYTES = 128;
 
@@ -22,7 +21,6 @@ export class Snapshots {
     throw new Problem(
       'too_many_snapshots',
       `session ${sessionId} has ${MAX_SNAPSHOTS} snapshots, the most it may have`,
-      { retryAfterSeconds: RETRY_AFTER_SECONDS },
     );
   }
 

@@ -1,11 +1,9 @@
 import { counted } from '../../../shared/counted.ts';
 import { Problem } from '../../problems.ts';
+import type { OpenLimits } from '../../store/session-store.ts';
 import type { EnvironmentCounters } from '../episodes/variant.ts';
 import { ReplyCache } from '../replies/reply-cache.ts';
 import { ByteAccount, ByteBudget, type ByteLimits } from './budgets.ts';
-import { mostOfClient } from './client-share.ts';
-
-const RETRY_AFTER_SECONDS = 1;
 
 export interface SessionLimits extends ByteLimits {
   readonly maxSessions: number;
@@ -30,21 +28,11 @@ export interface ClientUsage {
   readonly replies: ReplyCache;
 }
 
-/** Open sessions: in all, of one client, of one environment. */
-interface OpenCounts {
-  readonly inAll: number;
-  readonly ofClient: number;
-  readonly ofEnvironment: number;
-}
-
 /** The most sessions that may be open. */
-export function mostOpen(limits: SessionLimits): OpenCounts {
+export function mostOpen(limits: SessionLimits): OpenLimits {
   const { maxSessions, maxSessionsPerClient, maxSessionsPerEnvironment, tokens } = limits;
-  return {
-    inAll: maxSessions,
-    ofClient: mostOfClient(maxSessions, maxSessionsPerClient, tokens),
-    ofEnvironment: maxSessionsPerEnvironment,
-  };
+  const ofClient = mostOfClient(maxSessions, maxSessionsPerClient, tokens);
+  return [maxSessions, ofClient, maxSessionsPerEnvironment];
 }
 
 /** The exceeded limit, and the number of open sessions it counts. */
@@ -55,39 +43,14 @@ export interface Refusal {
   readonly scope: string;
 }
 
-/** The exceeded limit, by its position in the list of {@link checksOf}. */
+/** The exceeded limit, by its position in {@link OpenLimits}. */
 export function refusalAt(
   limits: SessionLimits,
   { limit, open }: { readonly limit: number; readonly open: number },
   envId: string,
 ): Refusal {
-  const [, most, scope] = checksOf(limits, { inAll: open, ofClient: open, ofEnvironment: open }, envId)[
-    limit
-  ];
-  return { open, most, scope };
-}
-
-type LimitCheck = readonly [open: number, most: number, scope: string];
-
-function checksOf(limits: SessionLimits, counts: OpenCounts, envId: string): readonly LimitCheck[] {
-  const most = mostOpen(limits);
-  return [
-    [counts.inAll, most.inAll, 'on this server'],
-    [counts.ofClient, most.ofClient, 'of one client'],
-    [counts.ofEnvironment, most.ofEnvironment, `of ${envId}`],
-  ];
-}
-
-/** The first limit that this many more sessions would exceed. */
-function refusalOf(
-  limits: SessionLimits,
-  counts: OpenCounts,
-  envId: string,
-  more: number,
-): Refusal | undefined {
-  for (const [open, most, scope] of checksOf(limits, counts, envId))
-    if (open + more > most) return { open, most, scope };
-  return undefined;
+  const scope = ['on this server', 'of one client', `of ${envId}`][limit];
+  return { open, most: mostOpen(limits)[limit], scope };
 }
 
 /** `too_many_sessions`, with its numbers for protocols that report them. */
@@ -96,13 +59,7 @@ export class TooManySessions extends Problem {
   readonly most: number;
 
   constructor({ open, most, scope }: Refusal, more: number) {
-    super(
-      'too_many_sessions',
-      `${more} more would exceed the limit of ${counted(most, 'session')} ${scope}`,
-      {
-        retryAfterSeconds: RETRY_AFTER_SECONDS,
-      },
-    );
+    super('too_many_sessions', `${more} more would exceed the limit of ${counted(most, 'session')} ${scope}`);
     this.open = open;
     this.most = most;
   }
@@ -123,13 +80,12 @@ export class Admission {
 
   /** @throws TooManySessions */
   admit(owner: string, counters: EnvironmentCounters, count: number): void {
-    const counts = {
-      inAll: this.#sessions,
-      ofClient: this.client(owner).sessions,
-      ofEnvironment: counters.sessions,
-    };
-    const refusal = refusalOf(this.#limits, counts, counters.envId, count);
-    if (refusal) throw new TooManySessions(refusal, count);
+    const counts = [this.#sessions, this.client(owner).sessions, counters.sessions];
+    const limit = mostOpen(this.#limits).findIndex((most, i) => counts[i] + count > most);
+    if (limit >= 0) {
+      const refusal = refusalAt(this.#limits, { limit, open: counts[limit] }, counters.envId);
+      throw new TooManySessions(refusal, count);
+    }
     this.count(owner, counters, count);
   }
 
@@ -154,4 +110,17 @@ export class Admission {
   clients(): Iterable<readonly [owner: string, client: ClientUsage]> {
     return this.#clients;
   }
+}
+
+/** Part of a limit that one token may have unless it is set. */
+const CLIENT_SHARE = 0.75;
+
+/**
+ * The most that one client may have of what all share, so that one token leaves something to the others. Without
+ * tokens clients are addresses, and one may have everything.
+ * @param ofClient the setting; 0 for the default
+ */
+export function mostOfClient(ofAll: number, ofClient: number, tokens: string): number {
+  if (ofClient > 0) return ofClient;
+  return tokens === '' ? ofAll : Math.max(1, Math.floor(ofAll * CLIENT_SHARE));
 }

@@ -21,7 +21,6 @@ const MAX_REPLY_BYTES = 64 * 1024;
 const MIN_REPLY_BYTES = 4 * 1024;
 /** Share of a token's bytes for replies to requests that concern no session yet. */
 const CLIENT_REPLY_SHARE = 1 / 32;
-const RETRY_AFTER_SECONDS = 1;
 const BYTES_PER_KB = 1024;
 const BYTES_PER_MB = 1024 * 1024;
 
@@ -117,14 +116,12 @@ export class ByteAccount {
       throw new Problem(
         'token_budget_exceeded',
         `your sessions take ${inMb(this.used)} of the ${inMb(maxBytesPerClient)} of memory that one token may have; this needs ${inMb(bytes)} more`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     if (used + bytes > maxBytes * factor) {
       throw new Problem(
         'server_budget_exceeded',
         `all sessions of the server may take ${inMb(maxBytes)} of memory; this needs ${inMb(bytes)} more than is left`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
   }
@@ -143,4 +140,127 @@ export function inMb(bytes: number): string {
   return bytes < BYTES_PER_MB / 10
     ? `${(bytes / BYTES_PER_KB).toFixed(2)} KB`
     : `${(bytes / BYTES_PER_MB).toFixed(2)} MB`;
+}
+
+const NUMBER_BYTES = 12;
+const STRING_BYTES = 24;
+const ARRAY_BYTES = 32;
+const OBJECT_BYTES = 48;
+/** Bytes of a reference to an element or a property. */
+const SLOT_BYTES = 8;
+const OTHER_BYTES = 16;
+/** From this length on it pays to check which characters a string has. */
+const SHORT_STRING = 128;
+
+/**
+ * Estimates the memory of plain data, in bytes; shared parts count each time. It handles data of any depth, and stops
+ * early.
+ * @param most where to stop: a result of at least this is a lower bound
+ */
+export function sizeOf(value: unknown, most = Number.POSITIVE_INFINITY): number {
+  if (typeof value !== 'object' || value === null) return leafSize(value);
+  // Most data holds few objects, so the stack is made only when there are any.
+  let stack: object[] | undefined;
+  let bytes = 0;
+  for (let item: object | undefined = value; item !== undefined && bytes < most; item = stack?.pop()) {
+    if (Array.isArray(item)) {
+      bytes += ARRAY_BYTES + SLOT_BYTES * item.length;
+      for (const element of item) {
+        if (typeof element === 'number') continue;
+        if (typeof element === 'object' && element !== null) {
+          stack ??= [];
+          stack.push(element);
+        } else bytes += leafSize(element);
+      }
+    } else if (ArrayBuffer.isView(item)) {
+      bytes += OBJECT_BYTES + item.byteLength;
+    } else {
+      bytes += OBJECT_BYTES;
+      for (const key in item) {
+        const member = (item as { readonly [key: string]: unknown })[key];
+        bytes += SLOT_BYTES + key.length;
+        if (typeof member === 'object' && member !== null) {
+          stack ??= [];
+          stack.push(member);
+        } else bytes += leafSize(member);
+      }
+    }
+  }
+  return bytes;
+}
+
+function leafSize(value: unknown): number {
+  switch (typeof value) {
+    case 'string':
+      return (
+        STRING_BYTES + (value.length < SHORT_STRING ? 2 * value.length : Buffer.byteLength(value, 'utf8'))
+      );
+    case 'number':
+      return NUMBER_BYTES;
+    case 'boolean':
+    case 'undefined':
+    case 'object':
+      return 0;
+    default:
+      return OTHER_BYTES;
+  }
+}
+
+/** Approximate memory of an operation in progress, without its input. */
+export const OPERATION_BYTES = 1000;
+/** Bytes of pending inputs, for one token and in total, above which further ones are rejected. */
+export const MAX_PENDING_BYTES_PER_CLIENT = 64 * BYTES_PER_MB;
+export const MAX_PENDING_BYTES = 2 * MAX_PENDING_BYTES_PER_CLIENT;
+/** Smaller inputs are accepted above the limits too, unless they would certainly have to wait. */
+const SMALL_BYTES = 4096;
+
+/**
+ * Memory of the inputs of unfinished operations, by token name. An operation may outlive its request when the client
+ * leaves or stops waiting; its input counts until it is done.
+ */
+export class PendingInputs {
+  /** True if some inputs are rejected now. */
+  isTight = false;
+  #inAll = 0;
+  readonly #byClient = new Map<string, number>();
+
+  /** Estimated memory of all of them, in bytes. */
+  get bytes(): number {
+    return this.#inAll;
+  }
+
+  /**
+   * Rejects an input when pending inputs take too much memory. Only then is the input measured.
+   * @param waits true if its operation would certainly have to wait
+   * @throws Problem `too_many_requests`
+   */
+  requireRoom(client: string, input: unknown, waits: boolean): void {
+    if (!this.isTight) return;
+    const taken = this.#byClient.get(client) ?? 0;
+    const isOwn = taken >= MAX_PENDING_BYTES_PER_CLIENT;
+    if (!isOwn && this.#inAll < MAX_PENDING_BYTES) return;
+    if (!waits && sizeOf(input, SMALL_BYTES) < SMALL_BYTES) return;
+    throw new Problem(
+      'too_many_requests',
+      isOwn
+        ? `operations of yours that are not done hold ${inMb(taken)} of input; one token may have ${inMb(MAX_PENDING_BYTES_PER_CLIENT)}`
+        : `operations that are not done hold ${inMb(this.#inAll)} of input, the most that the server takes`,
+    );
+  }
+
+  /** Counts an input until its operation is done. */
+  hold(client: string, input: unknown, operation: Promise<unknown>): void {
+    const bytes = OPERATION_BYTES + sizeOf(input);
+    this.#count(client, bytes);
+    const done = () => this.#count(client, -bytes);
+    operation.then(done, done);
+  }
+
+  #count(client: string, bytes: number): void {
+    this.#inAll += bytes;
+    this.isTight = this.#inAll >= MAX_PENDING_BYTES_PER_CLIENT;
+    const taken = (this.#byClient.get(client) ?? 0) + bytes;
+    if (taken === 0) this.#byClient.delete(client);
+    else this.#byClient.set(client, taken);
+  }
 }

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { Json } from '../../../shared/json.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { Problem } from '../../problems.ts';
-import { sizeOf } from '../limits/size.ts';
+import { sizeOf } from '../limits/budgets.ts';
 import type { StoredReply } from '../storage/stored-session.ts';
 
 /** Most remembered hashes: growing the table delays everything else. */

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Json } from '../../../shared/json.ts';
 import type { Durability } from '../../persistence/durability.ts';
-import { STORAGE_RETRY_SECONDS, storageFaultOf } from '../../persistence/faults.ts';
 import { recordText } from '../../persistence/journal/journal.ts';
 import {
   NO_SESSION,
@@ -9,21 +8,33 @@ import {
   type RecordBody,
   type RecordKind,
 } from '../../persistence/journal/records.ts';
-import { type PersistenceHealth, RetryTimer } from '../../persistence/persistence-health.ts';
-import type { RowWrite } from '../../persistence/session-rows.ts';
+import {
+  type PersistenceHealth,
+  RetryTimer,
+  STORAGE_RETRY_SECONDS,
+  storageFaultOf,
+} from '../../persistence/persistence-health.ts';
+import type { CheckpointChange, RowWrite } from '../../persistence/session-rows.ts';
 import { Problem } from '../../problems.ts';
 import { type NewSession, NotStorable } from '../../store/session-store.ts';
-import type { CheckpointChange } from '../../store/slices.ts';
 import {
   SqliteSessionStore,
   type SqliteStoreParts,
   type SqliteStoreSettings,
 } from '../../store/sqlite-session-store.ts';
-import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
+import type { EndedSession } from '../finished-sessions.ts';
 import type { Session } from '../session.ts';
-import { type ChangedReplies, changedReplies, repliesOf, replyRows } from './client-replies.ts';
-import { changeOf, lostReason, newSession, type SessionJournal } from './new-session.ts';
+import {
+  type ChangedReplies,
+  changedReplies,
+  changeOf,
+  lostReason,
+  newSession,
+  repliesOf,
+  replyRows,
+  type SessionJournal,
+} from './new-session.ts';
 import { upgradeFirstForm } from './session-image.ts';
 import { takeAll } from './taken-sessions.ts';
 import type { StorageParts } from './written-sessions.ts';
@@ -89,7 +100,7 @@ export class EmbeddedSessions implements SessionJournal {
     const now = sessions.now();
     for (const row of ended) if (row.forgetAt > now) sessions.recallEnded(row as EndedSession);
     for (const known of repliesOf(replies, droppedKeys))
-      sessions.recallReplies(known.owner, known.replies, known.dropped);
+      sessions.replies(known.owner).recall(known.replies, known.dropped);
     upgradeFirstForm(this.#store);
     const { hasRecords } = this.#store;
     this.#resuming = this.#resume(hasRecords);
@@ -327,7 +338,7 @@ export class EmbeddedSessions implements SessionJournal {
     }
     for (const session of sessions.open()) {
       const reason = lostReason(session, catalog);
-      if (reason !== undefined) sessions.lose(session, reason);
+      if (reason !== undefined) sessions.end(session, 'session_lost', reason);
     }
     this.#finished = true;
     this.#store.seal();

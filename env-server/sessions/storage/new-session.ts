@@ -1,12 +1,15 @@
 import type { Json } from '../../../shared/json.ts';
 import type { OpenBody, RecordBody } from '../../persistence/journal/records.ts';
+import type { DroppedKeysRow, ReplyRow, RowWrite } from '../../persistence/session-rows.ts';
 import { type NewSession, NotStorable, type StoredChange } from '../../store/session-store.ts';
-import type { EndedSession } from '../ended.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
+import type { VariantCatalog } from '../episodes/variant.ts';
+import type { EndedSession } from '../finished-sessions.ts';
+import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import type { Session } from '../session.ts';
-import type { VariantCatalog } from '../variant-catalog.ts';
 import { openBody, type Recorder } from './recorded-episode.ts';
-import { type SessionChange, SessionImage } from './session-image.ts';
+import { hashesOf, type SessionChange, SessionImage, textOfHashes } from './session-image.ts';
+import type { StoredReply } from './stored-session.ts';
 
 /** Stores the operations of sessions: on this machine, or in a store that several servers share. */
 export interface SessionJournal extends Recorder<Session> {
@@ -104,4 +107,52 @@ export function changeOf(
   const { parts, remove } = change;
   const head = change.head as unknown as Json;
   return { change: { owner, edition, settings, head, parts, remove }, stored: () => session.stored(content) };
+}
+
+/** Changes of the replies to a client's requests that concerned no session yet. */
+export interface ChangedReplies {
+  readonly owner: string;
+  readonly memory: ReplyCache;
+  readonly changes: ReplyChanges;
+}
+
+/** Stored replies by client, with the hashes of dropped keys. */
+export function repliesOf(rows: readonly ReplyRow[], droppedKeys: readonly DroppedKeysRow[]) {
+  const clients = new Map<string, { owner: string; replies: StoredReply[]; dropped: Uint32Array[] }>();
+  const of = (owner: string) => {
+    const known = clients.get(owner) ?? { owner, replies: [], dropped: [] };
+    clients.set(owner, known);
+    return known;
+  };
+  for (const { owner, reply, ...entry } of rows) {
+    const { replies } = of(owner);
+    replies.push({ ...entry, number: replies.length, reply: JSON.parse(reply) as Json });
+  }
+  for (const { owner, hashes } of droppedKeys) of(owner).dropped.push(hashesOf(hashes));
+  return clients.values();
+}
+
+/** Changes of each client's replies, where there are any. */
+export function changedReplies(
+  clients: Iterable<readonly [owner: string, memory: ReplyCache]>,
+): readonly ChangedReplies[] {
+  return [...clients]
+    .map(([owner, memory]) => ({ owner, memory, changes: memory.changes }))
+    .filter(({ changes: { added, removed, dropped } }) => added.length + removed.length + dropped.length > 0);
+}
+
+/**
+ * The rows of changes.
+ * @param at the time, in milliseconds since the epoch
+ */
+export function* replyRows(replies: readonly ChangedReplies[], at: number): Generator<RowWrite> {
+  for (const { owner, changes } of replies) {
+    for (const added of changes.added) {
+      const { number: _number, reply, ...entry } = storedReply(added);
+      yield ['putReply', { ...entry, owner, reply: JSON.stringify(reply) }];
+    }
+    for (const { key } of changes.removed) yield ['removeReply', { owner, key }];
+    if (changes.dropped.length > 0)
+      yield ['putDroppedKeys', { owner, hashes: textOfHashes(changes.dropped), at }];
+  }
 }

@@ -5,7 +5,7 @@ import type { RecordBody, RecordKind } from '../../persistence/journal/records.t
 import { Problem } from '../../problems.ts';
 import type { RequestClaim, StoredReplyRecord } from '../../store/session-store.ts';
 import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
-import type { EndedSession } from '../ended.ts';
+import type { EndedSession } from '../finished-sessions.ts';
 import type { Principal } from '../principal.ts';
 import type { Session } from '../session.ts';
 import type { SessionJournal } from './new-session.ts';
@@ -207,7 +207,7 @@ export class SharedSessions implements SessionJournal {
       } catch (error) {
         if (!(error instanceof Fenced)) throw error;
         // Under a key the next attempt finds them.
-        for (const copy of copying?.unclaimed ?? []) this.#parts.sessions.discard(copy);
+        for (const copy of copying?.unclaimed ?? []) this.#parts.sessions.end(copy);
         if (take < MAX_TAKES) continue;
         throw new Problem(
           'storage_failed',
@@ -329,7 +329,7 @@ export class SharedSessions implements SessionJournal {
       const { ids, more } = await this.store.expire(EXPIRED_AT_A_TIME, this.#written.forgetMs);
       for (const id of ids) {
         const session = sessions.get(id);
-        if (session) sessions.expire(session);
+        if (session) sessions.end(session, 'session_expired');
         else sessions.endings.session_expired++;
       }
       if (!more) break;

@@ -32,7 +32,9 @@ export interface SessionHistory {
 /** Fields fixed for the life of a session. Milliseconds: `createdAt` by the wall clock, `deadline` by the server's. */
 export interface StoredSettings {
   readonly id: string;
+  /** Grows with every session of the server. */
   readonly serial: number;
+  /** Name of the owning principal. */
   readonly owner: string;
   readonly groupId: string | null;
   readonly envId: string;

@@ -11,7 +11,7 @@ import type {
   Tombstone,
 } from '../../store/session-store.ts';
 import type { ValkeySessionStore } from '../../store/valkey-session-store.ts';
-import type { EndedSession } from '../ended.ts';
+import type { EndedSession } from '../finished-sessions.ts';
 import { mostOpen, refusalAt, type SessionLimits, TooManySessions } from '../limits/admission.ts';
 import type { SessionManager } from '../manager.ts';
 import type { Session } from '../session.ts';
@@ -285,10 +285,8 @@ export class WrittenSessions {
       session.recorded = 1;
       return { ...stored, record: JSON.stringify(body), ttlMs: this.dueIn(session) };
     });
-    const { inAll, ofClient, ofEnvironment } = mostOpen(limits);
-    const counts = [inAll, ofClient, ofEnvironment] as const;
     const envId = variant.environment.spec.id;
-    const opening = this.#parts.store.open(owner, envId, counts, fresh, claim).then(refused => {
+    const opening = this.#parts.store.open(owner, envId, mostOpen(limits), fresh, claim).then(refused => {
       if (refused && 'claimed' in refused) throw new ClaimedBefore(claim!, refused.claimed);
       if (refused) throw new TooManySessions(refusalAt(limits, refused, envId), sessions.length);
       return 'kept' as const;

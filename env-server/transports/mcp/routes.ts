@@ -5,8 +5,6 @@ import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { type AddressedSession, ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { RpcError, rpcErrorOf } from './json-rpc.ts';
-import { McpPlay } from './play.ts';
-import type { McpEndpoint } from './results.ts';
 import {
   answerDelete,
   answerPost,
@@ -15,7 +13,7 @@ import {
   refuseStream,
   sendRpcError,
 } from './streamable-http.ts';
-import { toolsOf } from './tools.ts';
+import { McpPlay, toolsOf } from './tools.ts';
 
 /** `/mcp/{env_id}`: every environment as an MCP server. */
 export async function addMcpRoutes(
@@ -23,7 +21,7 @@ export async function addMcpRoutes(
   dispatcher: Dispatcher,
   problemHandler: ProblemHandler,
 ): Promise<void> {
-  const host = new EnvironmentHost(dispatcher, problemHandler);
+  const host = environmentHost(dispatcher, problemHandler);
   await app.register(async scope => {
     scope.setErrorHandler((error, request, reply) => replyError(error, request, reply, problemHandler));
     for (const environment of ENVIRONMENT_PATHS) {
@@ -38,53 +36,32 @@ export async function addMcpRoutes(
 }
 
 /** The environments of this server. */
-class EnvironmentHost implements McpHost<AddressedSession> {
-  readonly #dispatcher: Dispatcher;
-  readonly #problemHandler: ProblemHandler;
-
-  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
-    this.#dispatcher = dispatcher;
-    this.#problemHandler = problemHandler;
-  }
-
-  async open(request: FastifyRequest): Promise<AddressedSession> {
-    return (await this.#play(request).open()).session;
-  }
-
-  attach(request: FastifyRequest, id: string): Promise<AddressedSession> {
-    return this.#play(request).attach(id);
-  }
-
-  close(request: FastifyRequest, { id }: AddressedSession): Promise<void> {
-    return this.#play(request).close(id);
-  }
-
-  idOf({ id }: AddressedSession): string {
-    return id;
-  }
-
-  endpoint(request: FastifyRequest, session: AddressedSession | undefined): McpEndpoint {
-    const play = this.#play(request);
-    const variant = session?.variant ?? play.variant();
-    const { environment, config } = variant;
-    const { id, title } = environment.spec;
-    const addressing = session ? 'connection' : 'argument';
-    return {
-      serverInfo: { name: `ragen/${id}`, title, version: VERSION },
-      instructions: `${environment.describe(config).instruction}\n\nCall reset first.`,
-      tools: () => [...toolsOf(variant, addressing).values()].map(({ document }) => document),
-      call: (name, given) => play.call(session, name, given),
-    };
-  }
-
-  errorOf(error: unknown): RpcError {
-    if (!(error instanceof RpcError)) this.#problemHandler.document(error);
-    return rpcErrorOf(error);
-  }
-
-  #play(request: FastifyRequest): McpPlay {
-    return new McpPlay(this.#dispatcher, this.#problemHandler, request.principal, envIdOf(request));
-  }
+function environmentHost(dispatcher: Dispatcher, problemHandler: ProblemHandler): McpHost<AddressedSession> {
+  const playOf = (request: FastifyRequest) =>
+    new McpPlay(dispatcher, problemHandler, request.principal, envIdOf(request));
+  return {
+    open: async request => (await playOf(request).open()).session,
+    attach: (request, id) => playOf(request).attach(id),
+    close: (request, { id }) => playOf(request).close(id),
+    idOf: ({ id }) => id,
+    endpoint(request, session) {
+      const play = playOf(request);
+      const variant = session?.variant ?? play.variant();
+      const { environment, config } = variant;
+      const { id, title } = environment.spec;
+      const addressing = session ? 'connection' : 'argument';
+      return {
+        serverInfo: { name: `ragen/${id}`, title, version: VERSION },
+        instructions: `${environment.describe(config).instruction}\n\nCall reset first.`,
+        tools: () => [...toolsOf(variant, addressing).values()].map(({ document }) => document),
+        call: (name, given) => play.call(session, name, given),
+      };
+    },
+    errorOf(error) {
+      if (!(error instanceof RpcError)) problemHandler.document(error);
+      return rpcErrorOf(error);
+    },
+  };
 }
 
 /** Malformed JSON becomes a JSON-RPC error; other failures are problem documents. */

@@ -11,7 +11,7 @@ import { Problem } from '../../problems.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJson, sendJsonText } from '../replies/send.ts';
 import { isGone, isUnanswered, RpcError, rpcErrorOf, rpcFailure, rpcId } from './json-rpc.ts';
-import type { McpEndpoint } from './results.ts';
+import type { McpEndpoint } from './tools.ts';
 
 /**
  * Loads the SDK for the first MCP client, in parts below 50 ms of processor time with other requests between them: its

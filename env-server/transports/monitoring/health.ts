@@ -17,7 +17,7 @@ export function addHealth(
   const alive = { status: 'ok', version: VERSION };
   app.get('/livez', (_request, reply) => reply.send(alive));
   app.get('/readyz', (_request, reply) => {
-    if (sessions.draining) {
+    if (sessions.shutdown.draining) {
       throw new Problem('draining', 'the server is shutting down', {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });

@@ -16,7 +16,7 @@ import type { SessionManager } from '../../sessions/manager.ts';
 import { SESSION_STATUSES, type SessionStatus } from '../../sessions/session.ts';
 import type { SharedSessions } from '../../sessions/storage/shared-sessions.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import type { RequestCount } from './request-counts.ts';
+import type { RequestCount } from './trace-requests.ts';
 
 const MS_PER_S = 1000;
 
@@ -36,17 +36,15 @@ function readMetric(
   name: string,
   help: string,
   type: 'counter' | 'gauge' | 'histogram',
-  read: () => Sample[],
+  read: Read,
   aggregator: 'sum' | 'max' = 'sum',
 ) {
-  return {
-    name,
-    help,
-    type,
-    aggregator,
-    get: async () => ({ name, help, type, values: read(), aggregator }),
-    reset: () => undefined,
-  } as unknown as Metric;
+  const about = { name, help, type, aggregator };
+  const get = async () => {
+    const now = read() ?? [];
+    return { ...about, values: typeof now === 'number' ? [{ labels: {}, value: now }] : now };
+  };
+  return { ...about, get, reset: () => undefined } as unknown as Metric;
 }
 
 /** Histogram bounds of single environments. There are many environments, so they have fewer bounds. */
@@ -80,38 +78,30 @@ export function createMetrics(sources: MetricSources): Registry {
   return registry;
 }
 
-type Read = () => Sample[];
+/** A number is one sample without labels, undefined none. */
+type Read = () => Sample[] | number | undefined;
 type OfType = (name: string, help: string, read: Read, aggregator?: 'sum' | 'max') => Metric;
 
 const counter: OfType = (name, help, read) => readMetric(name, help, 'counter', read);
 const gauge: OfType = (name, help, read, aggregator) => readMetric(name, help, 'gauge', read, aggregator);
-/** One sample without labels, or none. */
-const one = (value: () => number | undefined) => (): Sample[] => {
-  const now = value();
-  return now === undefined ? [] : [{ labels: {}, value: now }];
-};
 
 /** The version, and what this process holds now. */
 function processMetrics({ services: { sessions }, sockets }: MetricSources): Metric[] {
   const labels = { version: VERSION, node: process.versions.node };
   return [
     gauge('ragen_build_info', 'The version that runs; always 1.', () => [{ labels, value: 1 }]),
-    gauge('ragen_websockets', 'Open WebSocket connections.', one(sockets)),
+    gauge('ragen_websockets', 'Open WebSocket connections.', sockets),
     gauge(
       'ragen_queue_depth',
       'Operations that wait for another one on their session.',
-      one(() => sessions.waiting),
+      () => sessions.waiting,
     ),
     gauge(
       'ragen_session_bytes',
       'Estimated memory of all sessions and of remembered replies.',
-      one(() => sessions.bytes.used),
+      () => sessions.bytes.used,
     ),
-    gauge(
-      'ragen_session_bytes_limit',
-      'What they may take.',
-      one(() => sessions.bytes.limits.maxBytes),
-    ),
+    gauge('ragen_session_bytes_limit', 'What they may take.', () => sessions.bytes.limits.maxBytes),
   ];
 }
 
@@ -123,7 +113,7 @@ function sessionMetrics({ sessions, catalog }: MetricSources['services']): Metri
     }));
   const endings = () =>
     Object.entries(sessions.endings).map(([ending, value]) => ({ labels: { ending }, value }));
-  const unsaved = one(() => sessions.unsaved);
+  const unsaved = () => sessions.unsaved;
   return [
     counter('ragen_sessions_unsaved_total', 'Sessions that turned out not to be storable.', unsaved),
     gauge('ragen_sessions', 'Open sessions.', perEnvironment('sessions')),
@@ -181,17 +171,15 @@ function storeMetrics(shared: SharedSessions): Metric[] {
     counter(
       'ragen_sessions_taken_total',
       'Sessions that this server has taken over, or loaded again.',
-      one(() => shared.taken),
+      () => shared.taken,
     ),
-    gauge(
-      'ragen_store_up',
-      '1 while the store takes commands.',
-      one(() => (connection.failure === undefined ? 1 : 0)),
+    gauge('ragen_store_up', '1 while the store takes commands.', () =>
+      connection.failure === undefined ? 1 : 0,
     ),
     counter(
       'ragen_store_errors_total',
       'Commands that the store refused or did not answer.',
-      one(() => connection.errors),
+      () => connection.errors,
     ),
   ];
 }
@@ -220,19 +208,15 @@ function persistenceMetrics(health: PersistenceHealth): Metric[] {
     gauge(
       'ragen_checkpoint_age_seconds',
       'Time since sessions were last written at a checkpoint; absent before the first one.',
-      one(() => seconds(health.age('checkpoint'))),
+      () => seconds(health.age('checkpoint')),
       'max',
     ),
     counter(
       'ragen_checkpoint_failures_total',
       'Checkpoints that failed.',
-      one(() => health.parts.checkpoint.failures),
+      () => health.parts.checkpoint.failures,
     ),
-    gauge(
-      'ragen_journal_bytes',
-      'Size of the journal on disk.',
-      one(() => health.journalBytes()),
-    ),
+    gauge('ragen_journal_bytes', 'Size of the journal on disk.', () => health.journalBytes()),
   ];
 }
 

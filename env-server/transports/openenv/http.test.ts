@@ -2,7 +2,7 @@ import t from 'tap';
 import type { Json } from '../../../shared/json.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { hashToken } from '../access/auth.ts';
-import { extras } from './faults.ts';
+import { extras } from './messages.ts';
 
 const COUNTER = '/compat/openenv/test%2FCounter-v0';
 
@@ -290,7 +290,7 @@ t.test('the routes satisfy OpenEnv’s validator', async t => {
 
 t.test('a server that goes down is not healthy', async t => {
   const app = await testApp(t);
-  app.sessions.drain();
+  app.sessions.shutdown.drain();
   t.match(await app.ask('GET', `${COUNTER}/health`), { status: 503, body: { status: 'unhealthy' } });
 });
 

@@ -15,13 +15,20 @@ import {
   rpcId,
   rpcSuccess,
 } from '../mcp/json-rpc.ts';
-import type { McpEndpoint, ToolResult } from '../mcp/results.ts';
 import { faultOfMessage } from '../mcp/streamable-http.ts';
+import type { McpEndpoint, ToolResult } from '../mcp/tools.ts';
 import { parseJson } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { countable, InvalidMessage } from './faults.ts';
-import type { OpenEnvPlay, PlayedSession } from './play.ts';
-import { overResult, TOOL, textOf, toolResult, toolsOf } from './tools.ts';
+import { countable, InvalidMessage } from './messages.ts';
+import {
+  type OpenEnvPlay,
+  overResult,
+  type PlayedSession,
+  TOOL,
+  textOf,
+  toolResult,
+  toolsOf,
+} from './play.ts';
 
 /** Revisions of the Model Context Protocol that the WebSocket supports, newest first. */
 const SOCKET_VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'];

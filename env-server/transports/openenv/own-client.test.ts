@@ -1,9 +1,8 @@
-import type { Test } from 'tap';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { hostOf, listening } from '../../../test/wire.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
-import type { OpenEnvDefinition } from '../../custom/remote/definition.ts';
+import type { OpenEnvDefinition } from '../../custom/definitions/definition.ts';
 import { learnOpenEnv, openEnvEnvironment } from '../../custom/remote/openenv.ts';
 import { localNetwork } from '../../custom/remote/service.test-data.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';

@@ -242,7 +242,7 @@ t.test('a session that is gone is a session error, and the end of the socket', a
 
 t.test('a server that goes down opens no sessions', async t => {
   const app = await listening(t);
-  app.sessions.drain();
+  app.sessions.shutdown.drain();
   const wire = await dialEnv(t, app, COUNTER);
   t.match(await wire.next(), { data: { code: 'SESSION_ERROR', message: /shutting down/ } });
 });

@@ -4,7 +4,7 @@ import { isProblem, type Reply, type TestApp, testApp } from '../../../test/app.
 import { waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { hashToken } from '../access/auth.ts';
-import { resultEvents } from './tool-calls.ts';
+import { resultEvents } from './sessions.ts';
 
 type Headers = { [header: string]: string };
 

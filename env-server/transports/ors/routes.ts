@@ -11,8 +11,16 @@ import { ENVIRONMENT_PATHS, pagesOf } from '../addressing.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJson } from '../replies/send.ts';
 import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionNameOf } from './requests.ts';
-import { type OrsSession, OrsSessions } from './sessions.ts';
-import { callTool, event, promptBlocks, sendEvents, sendResult, toolList } from './tool-calls.ts';
+import {
+  callTool,
+  event,
+  type OrsSession,
+  OrsSessions,
+  promptBlocks,
+  sendEvents,
+  sendResult,
+  toolList,
+} from './sessions.ts';
 
 /** Characters of a wrong name that an error repeats. */
 const MAX_SHOWN_LENGTH = 100;
@@ -183,7 +191,7 @@ class OrsTransport {
   /** Routes without an environment: the life of an episode. */
   addServerRoutes(add: AddRoute): void {
     add('GET', '/health', (_request, reply) => {
-      const { draining } = this.#dispatcher.services.sessions;
+      const { draining } = this.#dispatcher.services.sessions.shutdown;
       if (draining) reply.code(HTTP_UNAVAILABLE);
       return sendJson(reply, { status: draining ? 'draining' : 'ok' });
     });

@@ -1,6 +1,6 @@
 import { Type } from '../../../shared/schema/type.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
-import { SessionCard } from '../../operations/schemas/trajectory.ts';
+import { SessionCard } from '../../operations/schemas/session.ts';
 import { OPERATIONS } from '../../operations/table.ts';
 import { PROBLEMS } from '../../problems.ts';
 import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';

@@ -4,7 +4,7 @@ import { chain, type MaybePromise } from '../../environments/core/maybe-promise.
 import { type Operation, type OperationInput, plainResult } from '../../operations/operation.ts';
 import { RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
-import { Problem } from '../../problems.ts';
+import { invalidRequest, Problem } from '../../problems.ts';
 import { runBatch, textForm } from '../../stages/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
@@ -181,6 +181,5 @@ function shapeOf({ body }: Operation): string {
 }
 
 function unknownKey(name: string, why: string): Problem {
-  const detail = `unknown key "${name}": ${why}`;
-  return new Problem('invalid_request', detail, { violations: [{ pointer: `/${name}`, detail }] });
+  return invalidRequest(`/${name}`, `unknown key "${name}": ${why}`);
 }

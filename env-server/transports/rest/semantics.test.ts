@@ -280,7 +280,7 @@ t.test('a draining server opens nothing, is not ready, and lets sessions finish'
   const { ask, open, sessions } = await testApp(t);
   const id = await open();
   t.equal((await ask('GET', '/readyz')).status, 200);
-  sessions.drain();
+  sessions.shutdown.drain();
   const unready = await ask('GET', '/readyz');
   isProblem(t, unready, 'draining');
   t.equal(unready.status, 503);

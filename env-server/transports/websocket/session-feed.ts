@@ -1,7 +1,7 @@
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Services } from '../../operations/operation.ts';
 import { EnvId, FrameIdSchema, GroupId } from '../../operations/schemas/fields.ts';
-import type { SessionCard } from '../../operations/schemas/trajectory.ts';
+import type { SessionCard } from '../../operations/schemas/session.ts';
 import { type CardFilter, type Cards, cardsOf, cardText } from '../../operations/sessions/cards.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';

@@ -7,8 +7,8 @@ import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
 import { FrameIdSchema, MAX_FRAME_ID_LENGTH, RequestKey } from '../../operations/schemas/fields.ts';
 import { compileCheck } from '../../operations/validation.ts';
-import { Problem } from '../../problems.ts';
-import { OPERATION_BYTES } from '../../sessions/limits/pending-inputs.ts';
+import { invalidRequest, Problem } from '../../problems.ts';
+import { OPERATION_BYTES } from '../../sessions/limits/budgets.ts';
 import type { SessionManager } from '../../sessions/manager.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { runBatch } from '../../stages/batch.ts';
@@ -25,7 +25,6 @@ import {
 } from './protocol.ts';
 import { checkWatch, SessionFeed, type WatchFrame } from './session-feed.ts';
 
-const RETRY_AFTER_SECONDS = 1;
 /** Characters or bytes of replies above which they are sent without waiting for more. */
 const MAX_OUTGOING = 256 * 1024;
 /** Frames besides operations that acknowledge nothing. */
@@ -183,10 +182,8 @@ class Connection<T, B, M> {
   /** The trace that a frame names; an invalid one is ignored, as in a request's header. */
   #takeOrigin(frame: Frame): Origin {
     const { traceparent } = frame;
-    if (typeof traceparent !== 'string') {
-      const detail = '"traceparent" must be a string';
-      throw new Problem('invalid_request', detail, { violations: [{ pointer: '/traceparent', detail }] });
-    }
+    if (typeof traceparent !== 'string')
+      throw invalidRequest('/traceparent', '"traceparent" must be a string');
     delete frame.traceparent;
     const traceId = traceIdIn({ traceparent });
     if (traceId === undefined) return this.#origin;
@@ -202,7 +199,6 @@ class Connection<T, B, M> {
       throw new Problem(
         'too_many_requests',
         `this socket has ${counted(this.#inFlight, 'frame')} in flight, the most it may have`,
-        { retryAfterSeconds: RETRY_AFTER_SECONDS },
       );
     }
     const request = this.#dispatcher.begin(this.#principal, origin.trace);
@@ -347,5 +343,5 @@ function frameId({ id }: Frame): string | number {
   if (typeof id === 'string' && id.length <= MAX_FRAME_ID_LENGTH) return id;
   if (typeof id === 'number' && Number.isInteger(id)) return id;
   const detail = `"id" is required: an integer or a string of at most ${MAX_FRAME_ID_LENGTH} characters`;
-  throw new Problem('invalid_request', detail, { violations: [{ pointer: '/id', detail }] });
+  throw invalidRequest('/id', detail);
 }

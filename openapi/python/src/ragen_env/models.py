@@ -353,8 +353,9 @@ class _EnvironmentRequired(TypedDict):
 
     env_id: str
     title: str
-    description: str
     tags: list[str]
+    max_episode_steps: int
+    description: str
     config: dict[str, Any]
     wrappers: list[WrapperChoice]
     config_schema: Any
@@ -368,7 +369,6 @@ class _EnvironmentRequired(TypedDict):
     observation_formats: list[str]
     reward_range: list[float | None]
     ends: dict[str, str]
-    max_episode_steps: int
     render_modes: list[str]
     references: list[EnvironmentReferences]
     capabilities: EnvironmentCapabilities
@@ -540,12 +540,12 @@ class OpenEnvDefinition(_OpenEnvDefinitionRequired, total=False):
     tags: list[str]
     instruction: str
     max_episode_steps: int
+    vocabulary: list[str]
+    actions: list[Any]
     transport: Literal["websocket"] | Literal["http"]
     action_field: str
     observation_field: str
     tools: bool
-    vocabulary: list[str]
-    actions: list[Any]
     seed: bool
 
 
@@ -579,10 +579,10 @@ class OrsDefinition(_OrsDefinitionRequired, total=False):
     tags: list[str]
     instruction: str
     max_episode_steps: int
-    action_tool: str
-    action_field: str
     vocabulary: list[str]
     actions: list[Any]
+    action_tool: str
+    action_field: str
     seed: bool
 
 
@@ -836,10 +836,10 @@ class ReplayRecord(_ReplayRecordRequired, total=False):
     """ReplayRecord of the contract."""
 
     action: Any
-    structured: Any
     reward: float
     terminated: bool
     truncated: bool
+    structured: Any
 
 
 class Reseed(TypedDict):

@@ -24,19 +24,13 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
-import type { MaybePromise } from '../../../environments/core/maybe-promise.ts';
-import type { Operation, OperationInput, TraceContext, Tracing } from '../../../operations/operation.ts';
-import { Problem } from '../../../problems.ts';
-import type { TracingSettings } from './settings.ts';
+import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
+import type { Operation, OperationInput, TraceContext, Tracing } from '../../operations/operation.ts';
+import { Problem } from '../../problems.ts';
+import type { RequestSpan, TracingSettings } from './trace-requests.ts';
 
 const SERVICE_NAME = 'ragen-env-server';
 const propagator = new W3CTraceContextPropagator();
-
-/** A request in progress. */
-export interface RequestSpan {
-  readonly context: TraceContext;
-  end(status: number): void;
-}
 
 /** Makes spans and sends them by OTLP to `OTEL_EXPORTER_OTLP_ENDPOINT`. */
 export class OpenTelemetry implements Tracing {

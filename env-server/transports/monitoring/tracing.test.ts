@@ -3,9 +3,9 @@ import { createServer } from 'node:http';
 import { parse } from 'protobufjs';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { runServer, startServer } from '../../../../test/process.test-data.ts';
-import { listen } from '../../../custom/remote/service.test-data.ts';
-import { readTracingSettings } from './settings.ts';
+import { runServer, startServer } from '../../../test/process.test-data.ts';
+import { listen } from '../../custom/remote/service.test-data.ts';
+import { readTracingSettings } from './trace-requests.ts';
 
 t.setTimeout(900_000);
 

@@ -1,11 +1,54 @@
 import type { TObject, TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import type { ActionTool } from '../../environments/core/environment.ts';
+import type { ActionTool, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { InvalidAnswer, isObject } from '../answer.ts';
+import { aboutSpec, stepsSetting } from '../definitions/definition-parts.ts';
 import { DefinitionFaults } from '../definitions/fault.ts';
 import { compileSubset } from '../definitions/schema-subset.ts';
+
+/** The session's own seed where it is known, so that a service sees the seeds that its users give. */
+export function seedOf(rng: Random): number {
+  return rng.seed ?? rng.uint32();
+}
+
+type ServiceParts = Pick<EnvironmentSpec, 'actionSpace' | 'observationSpace' | 'exampleAction'> &
+  Partial<EnvironmentSpec>;
+
+/**
+ * Spec of an environment behind a service: no options and any reward, unless `parts` say otherwise.
+ * @param summary description where the definition has none
+ */
+export function serviceSpec(
+  envId: string,
+  about: Parameters<typeof aboutSpec>[2],
+  summary: string,
+  maxSteps: number,
+  { seedable, ...parts }: ServiceParts,
+): EnvironmentSpec {
+  return {
+    ...aboutSpec(envId, 'remote', about, summary),
+    configSchema: closed({ max_steps: stepsSetting(maxSteps) }),
+    optionsSchema: closed({}),
+    observationFormats: ['text', 'structured'],
+    rewardRange: [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY],
+    maxEpisodeSteps: maxSteps,
+    ...(!seedable && { seedable: false }),
+    ...parts,
+  };
+}
+
+const MAX_ACTION_LENGTH = 100_000;
+
+/** Actions that are text, which the service gets in a field. */
+export const TEXT_ACTIONS: Space = { type: 'Text', maxLength: MAX_ACTION_LENGTH };
+
+/** True for one of them. */
+export function isTextAction(action: Json): action is string {
+  return typeof action === 'string' && action.length <= MAX_ACTION_LENGTH;
+}
 
 const MAX_TOOLS = 128;
 const MAX_TOLD_LENGTH = 10_000;
