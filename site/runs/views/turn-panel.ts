@@ -133,6 +133,9 @@ const STEP_DIGITS = 6;
 const LEAST_ANSWER = 16;
 const ANSWERS = 4;
 
+/** Changed prompts by run, episode and turn, until the page is left. */
+const drafts = new Map<string, string>();
+
 interface AskProps {
   readonly trainer: string;
   readonly folder: string;
@@ -152,7 +155,12 @@ interface AskProps {
 
 /** Commands, besides a button, that give a checkpoint of a run the same tokens or a changed text, and print responses. */
 export function AskHere({ trainer, folder, prompt, promptText, step, length, end, place }: AskProps) {
-  const [text, setText] = useState(promptText);
+  const draft = place && `${place.id} ${place.file} ${place.index} ${place.turn}`;
+  const [text, setText] = useState((draft && drafts.get(draft)) ?? promptText);
+  const change = (text: string) => {
+    if (draft) drafts.set(draft, text);
+    setText(text);
+  };
   if (prompt.length > MAX_PROMPT) return null;
   const served =
     step === undefined ? folder : `${folder}/checkpoints/step-${String(step).padStart(STEP_DIGITS, '0')}`;
@@ -164,7 +172,7 @@ export function AskHere({ trainer, folder, prompt, promptText, step, length, end
     stop: end ? [end] : undefined,
   });
   return html`<details><summary>Ask the checkpoint here</summary>
-    <div class="stack tight">${place && html`<${AskNow} ...${place} step=${step} prompt=${promptText} text=${text} onText=${setText} />`}<${Command} text=${`${trainer} serve ${served}`} />
+    <div class="stack tight">${place && html`<${AskNow} ...${place} step=${step} prompt=${promptText} text=${text} onText=${change} />`}<${Command} text=${`${trainer} serve ${served}`} />
       ${isShort && html`<${Command} text=${`curl -s http://127.0.0.1:8000/v1/completions -H 'content-type: application/json' -d ${shellWord(body)}`} />`}</div>
   </details>`;
 }

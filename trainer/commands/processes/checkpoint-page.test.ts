@@ -46,6 +46,13 @@ t.test(
     const command = (name: string) => page.locator('code', { hasText: name }).textContent();
     t.match(await command(' serve '), /checkpoints\/step-000001$/, 'the commands follow the choices');
     t.match(await command('curl -s'), /"prompt":".*Up","max_tokens"/);
+    const turns = page.getByRole('group', { name: 'Turns' }).getByRole('button');
+    await turns.nth(turn - 1).click();
+    await page.getByRole('region', { name: `Turn ${turn}`, exact: true }).waitFor();
+    await turns.nth(turn).click();
+    await page.getByRole('region', { name: `Turn ${turn + 1}`, exact: true }).waitFor();
+    await page.getByText('Ask the checkpoint here').click();
+    t.equal(await field.inputValue(), `${whole}Up`, 'a changed prompt is kept while other turns are shown');
     await field.fill('a'.repeat(1_000_000));
     await page.getByText(/the prompt has 1000000 characters, more than/).waitFor();
     t.ok(await sample.isDisabled());
