@@ -58,7 +58,7 @@ export interface PlayOnReply {
 }
 
 /** Longest text of a prompt in UTF-16 units, and largest request in bytes: JSON may write a unit with six. */
-export const MAX_PROMPT_LENGTH = 131_072;
+const MAX_PROMPT_LENGTH = 131_072;
 export const MAX_CHECKPOINT_REQUEST_BYTES = 6 * MAX_PROMPT_LENGTH + 1024;
 /** Most actions to play on after. */
 const MAX_ACTIONS = 1000;

@@ -156,7 +156,7 @@ export const PHONE_AND_SCREEN = [
   ['light', 390],
   ['dark', 1280],
 ] as const;
-export const FOUR_LOOKS = [...PHONE_AND_SCREEN, ['dark', 390], ['light', 1280]] as const;
+const FOUR_LOOKS = [...PHONE_AND_SCREEN, ['dark', 390], ['light', 1280]] as const;
 
 /**
  * Checks a page in themes and widths: it is accessible and does not scroll sideways. The variable `SHOTS` names the

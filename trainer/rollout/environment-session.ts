@@ -19,7 +19,7 @@ import {
 const MAX_MOVES = 5;
 
 /** Codes of a session that is gone, or in an unknown state after a lost reply: it is rebuilt from seed and actions. */
-export const LOST_CODES: ReadonlySet<string> = new Set([
+const LOST_CODES: ReadonlySet<string> = new Set([
   'unknown_session',
   'session_expired',
   'session_closed',
