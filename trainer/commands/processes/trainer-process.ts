@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { TRAINER } from '../../../shared/program.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
+import { ServerProblem } from '../../client/errors.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
@@ -138,15 +139,21 @@ const NO_ACCESS: ReadonlySet<string> = new Set(['EROFS', 'ENOENT', 'EACCES', 'EP
  * @param command continues the run, or starts it again
  */
 export function runFailure(error: unknown, run: Pick<RunFolder, 'path'>, command: string): Error {
-  const { message, name } = error as Error;
+  const { name } = error as Error;
   if (name === 'ConfigError' || name === 'AbortError') return error as Error;
+  return new Error(`${faultOf(error as Error, run)}; then continue with: ${command}`, { cause: error });
+}
+
+/** The message, with what to do where that is known. */
+function faultOf(error: Error, run: Pick<RunFolder, 'path'>): string {
+  const { message } = error;
   const { code = '', path = run.path } = systemErrorOf(error) ?? {};
-  const fault = NO_ROOM.has(code)
-    ? `no room is left on the disk of ${path} (${message}): make room`
-    : NO_ACCESS.has(code)
-      ? `${path} cannot be used (${message}): see that its disk is there and can be written`
-      : message;
-  return new Error(`${fault}; then continue with: ${command}`, { cause: error });
+  if (NO_ROOM.has(code)) return `no room is left on the disk of ${path} (${message}): make room`;
+  if (NO_ACCESS.has(code))
+    return `${path} cannot be used (${message}): see that its disk is there and can be written`;
+  if (error instanceof ServerProblem && error.code === 'unknown_environment')
+    return `${message}; register it again (a server without --data keeps no registrations)`;
+  return message;
 }
 
 /** The operating system's error among an error and its causes. */

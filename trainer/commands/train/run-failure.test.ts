@@ -5,6 +5,7 @@ import t from 'tap';
 import { stringify } from 'yaml';
 import { createApp } from '../../../env-server/app.ts';
 import { smallDisk } from '../../../env-server/persistence/small-disk.test-data.ts';
+import { ServerProblem } from '../../client/errors.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, openRunFolder } from '../../training/run-folder/run-folder.ts';
@@ -85,7 +86,7 @@ t.test(
   },
 );
 
-t.test('faults of a file name its path, others only the command', async t => {
+t.test('faults of a file name its path, a lost registration what to do, others only the command', async t => {
   const run = { path: '/runs/a b' };
   const command = resumeCommand(run.path);
   t.match(command, /train --resume '\/runs\/a b'$/);
@@ -101,6 +102,18 @@ t.test('faults of a file name its path, others only the command', async t => {
       /^no room is left on the disk of \/runs\/a b \(outer\)/,
     ],
     [new Error('no server'), /^no server; then continue with/],
+    [
+      new ServerProblem('http://lake', 'create', {
+        type: 'about:blank',
+        title: 'Unknown environment',
+        status: 404,
+        code: 'unknown_environment',
+        detail: 'there is none',
+        retryable: false,
+        trace_id: '',
+      }),
+      /there is none; register it again \(a server without --data keeps no registrations\); then continue with/,
+    ],
   ] as const) {
     const { message: shown } = runFailure(error, run, command);
     t.match(shown, message);
