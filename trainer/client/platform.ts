@@ -16,7 +16,7 @@ export interface HttpSettings {
   readonly keepAliveMs: number;
 }
 
-interface HttpRequest {
+export interface HttpRequest {
   readonly method: 'GET' | 'POST' | 'DELETE';
   /** Below the origin. */
   readonly path: string;

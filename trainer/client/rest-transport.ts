@@ -8,7 +8,14 @@ import {
   ROUTES,
   type Schemas,
 } from './operations.ts';
-import { failureOf, type HttpConnections, type HttpReply, type HttpSettings, openHttp } from './platform.ts';
+import {
+  failureOf,
+  type HttpConnections,
+  type HttpReply,
+  type HttpRequest,
+  type HttpSettings,
+  openHttp,
+} from './platform.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch, TOO_LARGE } from './reply.ts';
 
 /** Browsers manage the number and lifetime of connections themselves. */
@@ -119,19 +126,9 @@ export class RestTransport {
     { method, path, headers, body }: ForwardedRequest,
     signal: AbortSignal,
   ): Promise<ForwardedReply> {
-    try {
-      const reply = await this.#http.request({
-        method,
-        path: this.#prefix + path,
-        headers: { ...headers, ...this.#headers },
-        body,
-        signal,
-      });
-      return { status: reply.status, contentType: reply.header('content-type'), body: reply.text };
-    } catch (error) {
-      signal.throwIfAborted();
-      throw this.#failure(error, path);
-    }
+    const sent = { method, path, headers: { ...headers, ...this.#headers }, body, signal };
+    const reply = await this.#request(path, sent);
+    return { status: reply.status, contentType: reply.header('content-type'), body: reply.text };
   }
 
   /** True if the server reports that it accepts requests. Throws only the signal's reason. */
@@ -151,23 +148,12 @@ export class RestTransport {
   }
 
   async #send({ op, method, path, body, key }: Message, signal: AbortSignal | undefined): Promise<unknown> {
-    let reply: HttpReply;
-    try {
-      reply = await this.#http.request({
-        method,
-        path: this.#prefix + path,
-        headers: {
-          ...this.#headers,
-          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-          ...(key === undefined ? {} : { 'idempotency-key': key }),
-        },
-        body,
-        signal,
-      });
-    } catch (error) {
-      signal?.throwIfAborted();
-      throw this.#failure(error, op);
-    }
+    const headers = {
+      ...this.#headers,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      ...(key === undefined ? {} : { 'idempotency-key': key }),
+    };
+    const reply = await this.#request(op, { method, path, headers, body, signal });
     const { status, text } = reply;
     if (status === 204) return null;
     const value = parseShallowJson(text);
@@ -178,6 +164,16 @@ export class RestTransport {
     const seconds = Number(reply.header('retry-after'));
     const retryAfterMs = seconds >= 0 ? seconds * 1000 : undefined;
     throw new ServerProblem(this.#server, op, value as Schemas['Problem'], retryAfterMs);
+  }
+
+  /** @throws the signal's reason, or an error that says why there is no reply */
+  async #request(op: string, request: HttpRequest): Promise<HttpReply> {
+    try {
+      return await this.#http.request({ ...request, path: this.#prefix + request.path });
+    } catch (error) {
+      request.signal?.throwIfAborted();
+      throw this.#failure(error, op);
+    }
   }
 
   #failure(error: unknown, op: string): Error {

@@ -54,34 +54,28 @@ export interface Attempt {
 
 /** Lets programs that speak OpenAI's API play episodes with a policy. */
 export class Gateway {
-  readonly url: string;
   readonly settings: GatewaySettings;
   readonly #policy: GatewayPolicy;
   readonly #tokenizer: Tokenizer;
   readonly #encoder: PromptEncoder;
   readonly #app: FastifyInstance;
-  readonly #rollouts: Map<string, OpenRollout>;
-  readonly #queue: WorkQueue;
+  readonly #rollouts = new Map<string, OpenRollout>();
+  readonly #queue = new WorkQueue();
   readonly #programs = new Set<Program>();
   readonly #slots: SlotGroup;
 
-  private constructor(
-    settings: GatewaySettings,
-    policy: GatewayPolicy,
-    tokenizer: Tokenizer,
-    app: FastifyInstance,
-    rollouts: Map<string, OpenRollout>,
-    queue: WorkQueue,
-  ) {
+  private constructor(settings: GatewaySettings, policy: GatewayPolicy, tokenizer: Tokenizer) {
     this.settings = settings;
     this.#slots = new Slots({ most: settings.processes }).group('');
     this.#policy = policy;
     this.#tokenizer = tokenizer;
     this.#encoder = new PromptEncoder(tokenizer);
-    this.#app = app;
-    this.#rollouts = rollouts;
-    this.#queue = queue;
-    this.url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
+    const { verifierKey } = settings;
+    this.#app = createGatewayApp({ rollouts: this.#rollouts, queue: this.#queue, verifierKey });
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#app.server.address() as AddressInfo).port}`;
   }
 
   /** Listens on a free port of the loopback address. */
@@ -90,12 +84,9 @@ export class Gateway {
     policy: GatewayPolicy,
     tokenizer: Tokenizer,
   ): Promise<Gateway> {
-    const rollouts = new Map<string, OpenRollout>();
-    const queue = new WorkQueue();
-    const app = createGatewayApp({ rollouts, queue, verifierKey: settings.verifierKey });
-    await app.listen({ host: '127.0.0.1', port: 0 });
-    const gateway = new Gateway(settings, policy, tokenizer, app, rollouts, queue);
-    queue.start(settings, { RAGEN_GATEWAY_URL: gateway.url });
+    const gateway = new Gateway(settings, policy, tokenizer);
+    await gateway.#app.listen({ host: '127.0.0.1', port: 0 });
+    gateway.#queue.start(settings, { RAGEN_GATEWAY_URL: gateway.url });
     return gateway;
   }
 

@@ -59,12 +59,13 @@ export class Rollout {
   readonly calls: ModelCall[] = [];
   /** For each step of the session, from 1: the number of calls answered before it. */
   readonly callsBefore = new Map<number, number>();
+  /** A verifier's reward; undefined until then. */
+  reward: number | undefined;
   readonly #limits: RolloutLimits;
   readonly #ended = Promise.withResolvers<void>();
   #open = true;
   #tokens = 0;
   #begun = 0;
-  #reward: number | undefined;
 
   constructor(
     plan: GroupPlan,
@@ -89,15 +90,6 @@ export class Rollout {
   /** Resolves when the program is done; rejects with the ProgramFault that ended it. */
   get ended(): Promise<void> {
     return this.#ended.promise;
-  }
-
-  /** A verifier's reward; undefined until then. */
-  get reward(): number | undefined {
-    return this.#reward;
-  }
-
-  set reward(reward: number) {
-    this.#reward = reward;
   }
 
   /** Accepts no more requests. Only the first end counts. */

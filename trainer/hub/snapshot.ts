@@ -227,8 +227,7 @@ async function downloadBlob(
   const partial = cache.partial(file.etag);
   const lockfilePath = cache.lock(file.etag);
   await Promise.all([blob, lockfilePath].map(path => mkdir(dirname(path), { recursive: true })));
-  const { signal, note } = client;
-  const unlock = await lockFile(blob, { lockfilePath, what, signal, note });
+  const unlock = await lockFile(blob, lockfilePath, what, client);
   try {
     if ((await sizeOf(blob)) === file.bytes) {
       progress(file.bytes);
@@ -356,25 +355,17 @@ const STALE_LOCK_MS = 20_000;
 const RETRY_MS = 500;
 const LONGEST_WAIT_MS = 3_600_000;
 
-interface LockOptions {
-  /** Path of the lock itself. */
-  readonly lockfilePath: string;
-  /** The file and model, for notes and errors. */
-  readonly what: string;
-  /** Ends the wait. */
-  readonly signal?: AbortSignal;
-  /** Called once if another process has the lock. */
-  readonly note: (text: string) => void;
-}
-
 /**
  * Locks a file against other processes, waiting up to an hour for another's lock.
+ * @param what the file and model, for notes and errors
  * @returns releases the lock
  * @throws HubError after an hour; AbortError, or the signal's reason, once it is aborted
  */
 function lockFile(
   path: string,
-  { lockfilePath, what, signal, note }: LockOptions,
+  lockfilePath: string,
+  what: string,
+  { signal, note }: Pick<HubClient, 'signal' | 'note'>,
 ): Promise<() => Promise<void>> {
   const attempt = () => lock(path, { realpath: false, lockfilePath, stale: STALE_LOCK_MS, retries: 0 });
   const pauseAfter = (error: unknown, attempts: number): number => {

@@ -9,7 +9,7 @@ import { Access, type AccessSettings, Budget } from './access.ts';
 import { batchRoute } from './batch-route.ts';
 import type { Models, ServedModel } from './models.ts';
 import { badRequest, clientGone } from './openai/errors.ts';
-import { chatPrompt, encoded } from './openai/requests.ts';
+import { chatPrompt, checkTokenIds, encoded } from './openai/requests.ts';
 import {
   apiErrorOf,
   type CompletionEnd,
@@ -267,13 +267,7 @@ function tokenizerRoutes(app: FastifyInstance, models: Models, streams: Budget):
     if (tokens.length > MAX_DETOKENIZED) {
       throw badRequest(`${tokens.length} tokens are more than ${MAX_DETOKENIZED}: ask for parts`, 'tokens');
     }
-    const unknown = tokens.find(id => id >= tokenizer.vocabularySize);
-    if (unknown !== undefined) {
-      throw badRequest(
-        `token id ${unknown} is outside the vocabulary of ${tokenizer.vocabularySize}`,
-        'tokens',
-      );
-    }
+    checkTokenIds(tokens, tokenizer, 'tokens');
     return { prompt: await encoder.decode(tokens, clientGone(request, reply).signal) };
   });
 }

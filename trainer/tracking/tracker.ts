@@ -79,7 +79,7 @@ const FILE_VERSION = 'brain.Event:2';
 /** TFRecord checksums are rotated right by 15 bits, plus this. */
 const MASK_DELTA = 0xa282ead8;
 
-/** The written fields of tensorflow/core/util/event.proto and framework/summary.proto. */
+/** The written fields of tensorflow/core/util/event.proto and framework/summary.proto; times in seconds. */
 const eventType = protobuf
   .parse(
     `syntax = "proto3";
@@ -93,15 +93,6 @@ const eventType = protobuf
     { keepCase: true },
   )
   .root.lookupType('Event');
-
-interface TensorBoardEvent {
-  /** Seconds. */
-  readonly wall_time: number;
-  readonly step?: number;
-  readonly file_version?: string;
-  readonly summary?: { readonly value: readonly { readonly tag: string; readonly simple_value: number }[] };
-  readonly session_log?: { readonly status: 'START' };
-}
 
 /**
  * Writes scalars as a TensorBoard event file: TFRecords of `Event` messages
@@ -125,7 +116,7 @@ export class TensorBoardWriter {
     this.#append({ wall_time: now / 1000, step, summary: { value } });
   }
 
-  #append(event: TensorBoardEvent): void {
+  #append(event: { readonly wall_time: number; readonly [field: string]: unknown }): void {
     appendFileSync(this.#file, record(eventType.encode(eventType.fromObject(event)).finish()));
   }
 }

@@ -92,18 +92,6 @@ function withoutTokens(override: string): string {
   return `${path.join('.')}=${shown}`;
 }
 
-/** A player's requests to an endpoint with their cost. */
-interface UsageRow {
-  readonly policy: string;
-  readonly model: string;
-  readonly requests: number;
-  readonly retries: number;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  /** In the currency of `endpoint.price_per_million`. */
-  readonly cost: number;
-}
-
 /**
  * The command `evaluate`: plays the validation levels of a run or a config, greedily and as sampled, and prints success
  * with its confidence interval.
@@ -237,7 +225,8 @@ function readTarget(
   };
 }
 
-function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage): UsageRow {
+/** A player's requests to an endpoint with their cost, in the currency of `endpoint.price_per_million`. */
+function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage) {
   const { model, price_per_million: price } = endpoint!;
   return {
     policy,
@@ -249,6 +238,8 @@ function usageRow(policy: string, { endpoint }: RunSettings, used: EndpointUsage
     cost: (used.promptTokens * price.prompt + used.completionTokens * price.completion) / 1e6,
   };
 }
+
+type UsageRow = ReturnType<typeof usageRow>;
 
 function usageText({ model, requests, retries, prompt_tokens, completion_tokens, cost }: UsageRow): string {
   return (

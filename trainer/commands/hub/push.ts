@@ -281,11 +281,6 @@ interface Publication {
   readonly private?: boolean;
 }
 
-interface Published {
-  readonly url: string;
-  readonly commit: string;
-}
-
 /** @throws HubError offline, or without a token */
 function needsHub(settings: HubSettings): void {
   if (settings.offline) throw new HubError('HF_HUB_OFFLINE is set, and a push needs the Hub: unset it');
@@ -300,7 +295,7 @@ function needsHub(settings: HubSettings): void {
 async function publishModel(
   publication: Publication,
   options: HubClientOptions & { readonly settings: HubSettings },
-): Promise<Published> {
+): Promise<{ readonly url: string; readonly commit: string }> {
   const { settings } = options;
   const { id, files, title } = publication;
   await using client = closing(new HubClient(settings, options));

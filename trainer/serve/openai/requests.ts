@@ -113,10 +113,7 @@ export function checkedPrompt(
       { param, code: 'context_length_exceeded' },
     );
   }
-  const unknown = ids.find(id => id >= model.vocabularySize);
-  if (unknown !== undefined) {
-    throw badRequest(`token id ${unknown} is outside the vocabulary of ${model.vocabularySize}`, param);
-  }
+  checkTokenIds(ids, model, param);
   return ids;
 }
 
@@ -282,6 +279,8 @@ function commonOptions(
 ): Omit<ChoiceOptions, 'logProbs' | 'topLogProbs'> {
   const { stop, stop_token_ids, ignore_eos, stream, stream_options, top_k } = request;
   if (stream_options && !stream) throw badRequest('stream_options needs stream: true', 'stream_options');
+  const logitBias = request.logit_bias ?? {};
+  checkTokenIds(Object.keys(logitBias).map(Number), model, 'logit_bias');
   return {
     n: request.n ?? 1,
     stream: stream === true,
@@ -294,7 +293,7 @@ function commonOptions(
       repetitionPenalty: request.repetition_penalty ?? 1,
       presencePenalty: request.presence_penalty ?? 0,
       frequencyPenalty: request.frequency_penalty ?? 0,
-      logitBias: biasOf(request, model),
+      logitBias,
       badWords: checkedBadWords(request.bad_words ?? []),
       maxNewTokens,
       stopTokenIds: [...(ignore_eos ? [] : model.stopTokenIds), ...(stop_token_ids ?? [])],
@@ -329,14 +328,14 @@ function checkedBadWords(words: readonly string[]): readonly string[] {
 }
 
 /** @throws ApiError 400 for a token that the model does not have */
-function biasOf(
-  { logit_bias }: ChatRequest | CompletionRequest,
-  { vocabularySize }: LanguageModel,
-): Readonly<Record<string, number>> {
-  const bias = logit_bias ?? {};
-  const unknown = Object.keys(bias).find(id => Number(id) >= vocabularySize);
-  if (unknown === undefined) return bias;
-  throw badRequest(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`, 'logit_bias');
+export function checkTokenIds(
+  ids: readonly number[],
+  { vocabularySize }: Pick<LanguageModel, 'vocabularySize'>,
+  param: string,
+): void {
+  const unknown = ids.find(id => id >= vocabularySize);
+  if (unknown === undefined) return;
+  throw badRequest(`token id ${unknown} is outside the vocabulary of ${vocabularySize}`, param);
 }
 
 /**
