@@ -1,5 +1,5 @@
 import type { AnyEnvironment } from '../../env-server/environments/core/environment.ts';
-import type { Showcase } from '../../site/playground/environments/showcase.ts';
+import type { Showcase } from '../../site/playground/environments/environments-view.ts';
 import { episodeOf } from './figures.ts';
 import type { EnvironmentMeasurement } from './measure.ts';
 

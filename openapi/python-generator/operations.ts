@@ -1,4 +1,4 @@
-import { docstring, pascal, pythonType, refName, type Schema, unionOf } from './types.ts';
+import { docstring, pascal, pythonType, refName, type Schema, unionOf } from './models.ts';
 import { unasync } from './unasync.ts';
 
 interface Operation {

@@ -124,20 +124,12 @@ const axisOf = (axis: number): Vector => [Number(axis === 0), Number(axis === 1)
 
 function corners({ cubie, normal }: Facet, half: number, place: (vector: Vector) => Vector): string {
   const axis = normal.findIndex(part => part !== 0);
-  return [
-    [-1, -1],
-    [1, -1],
-    [1, 1],
-    [-1, 1],
-  ]
-    .map(([a, b]) => {
-      const point: [number, number, number] = [
-        cubie[0] + normal[0],
-        cubie[1] + normal[1],
-        cubie[2] + normal[2],
-      ];
-      point[(axis + 1) % 3] += a * half;
-      point[(axis + 2) % 3] += b * half;
+  const center = add(cubie, normal);
+  return [0, 1, 2, 3]
+    .map(corner => {
+      const point: [number, number, number] = [...center];
+      point[(axis + 1) % 3] += corner === 1 || corner === 2 ? half : -half;
+      point[(axis + 2) % 3] += corner > 1 ? half : -half;
       const [x, y] = place(point);
       return `${(x * SCALE).toFixed(1)},${(-y * SCALE).toFixed(1)}`;
     })
@@ -171,39 +163,16 @@ interface Turn {
   readonly sense: 1 | -1;
 }
 
+/** The vector of an axis with its sign, such as `-y`. */
+function vectorOf([sign, name]: string): Vector {
+  const [x, y, z] = ['x', 'y', 'z'].map(axis => (axis === name ? Number(`${sign}1`) : 0));
+  return [x, y, z];
+}
+
 /** For each face in the order U L F R B D: its normal, and the directions of its columns and rows in reading order. */
-const FACES: readonly (readonly [normal: Vector, right: Vector, down: Vector])[] = [
-  [
-    [0, 1, 0],
-    [1, 0, 0],
-    [0, 0, 1],
-  ],
-  [
-    [-1, 0, 0],
-    [0, 0, 1],
-    [0, -1, 0],
-  ],
-  [
-    [0, 0, 1],
-    [1, 0, 0],
-    [0, -1, 0],
-  ],
-  [
-    [1, 0, 0],
-    [0, 0, -1],
-    [0, -1, 0],
-  ],
-  [
-    [0, 0, -1],
-    [-1, 0, 0],
-    [0, -1, 0],
-  ],
-  [
-    [0, -1, 0],
-    [1, 0, 0],
-    [0, 0, -1],
-  ],
-];
+const FACES = ['+y +x +z', '-x +z -y', '+z +x -y', '+x -z -y', '-z -x -y', '-y +x -z'].map(face =>
+  face.split(' ').map(vectorOf),
+);
 const SIDES = [-1, 1] as const;
 /** Stickers that may differ after a turn: the environment's B swaps two of them. */
 const MAX_DIFFERENCES = 2;
@@ -221,14 +190,9 @@ const FACETS: readonly Facet[] = makeFacets();
 function makeFacets(): Facet[] {
   const stickers = new Map<string, number>();
   for (const [face, [normal, right, down]] of FACES.entries()) {
-    for (const [place, [col, row]] of [
-      [-1, -1],
-      [1, -1],
-      [-1, 1],
-      [1, 1],
-    ].entries()) {
-      const cubie = add(add(normal, right, col), down, row);
-      stickers.set(keyOf(cubie, normal), face * 4 + place);
+    for (let place = 0; place < 4; place++) {
+      const [col, row] = [SIDES[place % 2], SIDES[place >> 1]];
+      stickers.set(keyOf(add(add(normal, right, col), down, row), normal), face * 4 + place);
     }
   }
   const cubies = SIDES.flatMap(x => SIDES.flatMap(y => SIDES.map(z => [x, y, z] as const)));

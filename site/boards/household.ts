@@ -1,7 +1,6 @@
 import type { VNode } from 'preact';
 import { html } from '../components/html.ts';
-import { type BoardKind, has } from './board-kind.ts';
-import { actionButtons } from './panel.ts';
+import { actionButtons, type BoardKind, has } from './board-kind.ts';
 
 interface HouseholdState {
   readonly task: { readonly type: string; readonly thing: string; readonly receptacle: string };

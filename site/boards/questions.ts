@@ -1,6 +1,5 @@
 import { html } from '../components/html.ts';
-import { type BoardKind, has } from './board-kind.ts';
-import { cards } from './panel.ts';
+import { type BoardKind, cards, has } from './board-kind.ts';
 
 interface Given {
   readonly text: string;

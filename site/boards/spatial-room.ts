@@ -1,8 +1,7 @@
 import type { VNode } from 'preact';
 import { html } from '../components/html.ts';
-import { type BoardContext, type BoardKind, has, isObject, isSide } from './board-kind.ts';
+import { actionButtons, type BoardContext, type BoardKind, has, isObject, isSide } from './board-kind.ts';
 import { CELL, cellsOf, gridBoard, squares } from './grid.ts';
-import { actionButtons } from './panel.ts';
 
 interface Thing {
   readonly name: string;

@@ -1,5 +1,5 @@
 import { html } from '../components/html.ts';
-import { shortened } from '../components/shortened.ts';
+import { shortened } from '../components/text.ts';
 import { type BoardKind, has, isObject, isSide } from './board-kind.ts';
 
 interface ProofState {

@@ -1,7 +1,7 @@
 import { type ComponentChildren, render } from 'preact';
+import { Menu } from './buttons.ts';
 import { SiteHeader } from './header.ts';
 import { html } from './html.ts';
-import { Menu } from './menu.ts';
 
 const SIZES = ['small', 'normal', 'large', 'title', 'figure', 'headline'];
 const TONES = ['good', 'bad', 'warn', 'live', 'even'];

@@ -1,7 +1,7 @@
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { html } from './html.ts';
 import { type ProblemReply, RequestFailed } from './request.ts';
-import { withUnit } from './with-unit.ts';
+import { withUnit } from './text.ts';
 
 /** One fault, with a JSON pointer to it in the request. */
 export type Violation = NonNullable<ProblemReply['errors']>[number];

@@ -1,4 +1,4 @@
-import { useLayoutEffect, useReducer, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useReducer, useState } from 'preact/hooks';
 
 /** State that only a pure reducer changes; dispatches `change` when it has changed. */
 export class Store<State, Action> extends EventTarget {
@@ -23,6 +23,18 @@ export class Store<State, Action> extends EventTarget {
   }
 }
 
+/** Adds listeners to the window. @returns removes them */
+export function listen(
+  listeners: { readonly [type in keyof WindowEventMap]?: (event: WindowEventMap[type]) => void },
+  options?: AddEventListenerOptions,
+): () => void {
+  const all = Object.entries(listeners) as [type: string, listener: EventListener][];
+  for (const [type, listener] of all) addEventListener(type, listener, options);
+  return () => {
+    for (const [type, listener] of all) removeEventListener(type, listener, options);
+  };
+}
+
 /** Renders a component again whenever a target dispatches an event. */
 export function useEvent(target: EventTarget, type: string): void {
   const [, redraw] = useReducer((count: number) => count + 1, 0);
@@ -43,6 +55,31 @@ export function useStore<State, Action>(store: Store<State, Action>): State {
     return () => store.removeEventListener('change', redraw);
   }, [store]);
   return state;
+}
+
+/** The outcome of work: nothing at first, and its value or its error later. */
+export interface Outcome<T> {
+  readonly value?: T;
+  readonly error?: Error;
+}
+
+/**
+ * Does work when a component is mounted and whenever the inputs change. The outcome stays until that of the next work
+ * is there; work that others have followed is ignored.
+ */
+export function useWork<T>(work: () => Promise<T>, inputs: readonly unknown[]): Outcome<T> {
+  const [outcome, setOutcome] = useState<Outcome<T>>({});
+  useEffect(() => {
+    let isCurrent = true;
+    work().then(
+      value => isCurrent && setOutcome({ value }),
+      (error: Error) => isCurrent && setOutcome({ error }),
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, inputs);
+  return outcome;
 }
 
 let ids = 0;

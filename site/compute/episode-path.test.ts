@@ -1,5 +1,5 @@
 import t from 'tap';
-import { pathOf } from './episode-path.ts';
+import { pathOf } from './episode-digest.ts';
 import { episodeOf } from './episode-record.ts';
 
 const at = (row: number, col: number) => ({ player: [row, col] });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { listOf, listText } from './list-text.ts';
+import { listOf, listText } from './run-query.ts';
 
 t.test('names survive an address with the commas and percent signs that they have', t => {
   for (const names of [['a'], ['a,b', 'c'], ['100 %', '%2C', '%25,'], [',', '%', '%252C'], ['']]) {

@@ -3,8 +3,8 @@ import { createApp } from '../../env-server/app.ts';
 import type { Json } from '../../shared/json.ts';
 import { testApp } from '../../test/app.test-data.ts';
 import { describe, Episode } from './episode.ts';
-import { type BatchReply, batchServer, type EnvironmentServer } from './server.ts';
 import { canUndo, DEFAULT_SETUP, observationOf, totalReward } from './session-state.ts';
+import { type BatchReply, batchServer, type EnvironmentServer } from './wire.ts';
 
 /** An environment server without a socket. */
 async function serverOf(t: Test) {

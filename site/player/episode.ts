@@ -1,5 +1,4 @@
 import type { Json } from '../../shared/json.ts';
-import { type EnvironmentServer, type Operation, resultOf } from './server.ts';
 import {
   DEFAULT_SETUP,
   type EpisodeEvent,
@@ -9,6 +8,7 @@ import {
   reduceEpisode,
 } from './session-state.ts';
 import type { Environment, Reseed, Schemas, Session, SessionDetail } from './wire.ts';
+import { type EnvironmentServer, type Operation, resultOf } from './wire.ts';
 
 /** Snapshots after which a reset opens a new session instead: a session may only have this many. */
 const MANY_SNAPSHOTS = 512;

@@ -1,4 +1,4 @@
-import { shortened } from '../components/shortened.ts';
+import { shortened } from '../components/text.ts';
 import type { Environment, PlayedStep } from './wire.ts';
 
 const SIGNIFICANT = 6;

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { testApp } from '../../test/app.test-data.ts';
 import { type OwnPlayer, PlaySession } from './play-session.ts';
-import { type BatchReply, batchServer } from './server.ts';
+import { type BatchReply, batchServer } from './wire.ts';
 
 /** A session in progress that a player without a server plays. */
 async function playedBy(t: Test, next: OwnPlayer) {

@@ -4,7 +4,6 @@ import { RequestFailed } from '../components/request.ts';
 import { Store } from '../components/store.ts';
 import { Episode } from './episode.ts';
 import { stepReport } from './format.ts';
-import type { EnvironmentServer } from './server.ts';
 import {
   canUndo,
   type EpisodeState,
@@ -19,7 +18,7 @@ import {
   totalReward,
 } from './session-state.ts';
 import { type PlayRequest, Setup } from './setup.ts';
-import type { Environment } from './wire.ts';
+import type { Environment, EnvironmentServer } from './wire.ts';
 
 /** Most waiting actions. */
 const MAX_WAITING = 32;

@@ -11,9 +11,8 @@ import type { Violation } from '../components/problem-note.ts';
 import { RequestFailed } from '../components/request.ts';
 import { Store } from '../components/store.ts';
 import { describe } from './episode.ts';
-import type { EnvironmentServer } from './server.ts';
 import { DEFAULT_SETUP, type PlaySetup, type PlayStart } from './session-state.ts';
-import type { Environment, WrapperChoice } from './wire.ts';
+import type { Environment, EnvironmentServer, WrapperChoice } from './wire.ts';
 
 /** Environment to play, and the start of its episode. */
 export type PlayRequest = PlayStart & { readonly envId: string };

@@ -3,8 +3,9 @@ import { useEffect, useState } from 'preact/hooks';
 import { SiteHeader } from '../components/header.ts';
 import { html } from '../components/html.ts';
 import { setToken as keepToken, token as keptToken } from '../components/request.ts';
-import type { OpenApi, Operation } from './document.ts';
+import { listen } from '../components/store.ts';
 import { OperationView } from './operation-view.ts';
+import type { OpenApi, Operation } from './schema-view.ts';
 import { Text } from './schema-view.ts';
 
 /** Every operation with its path, in document order. */
@@ -36,8 +37,7 @@ function Reference({ document }: { readonly document: OpenApi }) {
       globalThis.document.getElementById(addressed())?.scrollIntoView();
     };
     follow();
-    addEventListener('hashchange', follow);
-    return () => removeEventListener('hashchange', follow);
+    return listen({ hashchange: follow });
   }, []);
   const toggle = (tag: string, id: string, isOpen: boolean) => {
     if (isOpen === opened.has(id)) return;

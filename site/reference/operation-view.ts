@@ -1,14 +1,12 @@
 import { useRef, useState } from 'preact/hooks';
-import { CopyButton } from '../components/copy-button.ts';
+import { CopyButton } from '../components/buttons.ts';
+import { jsonText } from '../components/fields.ts';
 import { html } from '../components/html.ts';
 import { useUniqueId } from '../components/store.ts';
-import { withUnit } from '../components/with-unit.ts';
+import { readableReply, withUnit } from '../components/text.ts';
 import { curlLine } from '../playground/client/code-lines.ts';
-import { type OpenApi, type Operation, type Parameter, sampleOf } from './document.ts';
-import { SchemaView, Text } from './schema-view.ts';
+import { type OpenApi, type Operation, type Parameter, SchemaView, sampleOf, Text } from './schema-view.ts';
 
-/** Characters shown of a reply. */
-const MAX_SHOWN_LENGTH = 100_000;
 const JSON_TYPE = 'application/json';
 const TONES: { readonly [method: string]: string } = {
   get: 'live',
@@ -130,7 +128,7 @@ function ReplyView({ name, reply }: { readonly name: string; readonly reply: Rep
   return html`<p class="row"><span class="chip ${status < 400 ? 'good' : 'bad'}">${status}</span>
       <span class="fine">${withUnit(Math.round(milliseconds), 'ms')}</span></p>
     ${picture && html`<img src=${picture} alt="The reply" onLoad=${() => URL.revokeObjectURL(picture)} />`}
-    ${text !== '' && html`<pre class="reply" tabindex="0" role="region" aria-label="Reply to ${name}">${readable(text)}</pre>`}`;
+    ${text !== '' && html`<pre class="reply" tabindex="0" role="region" aria-label="Reply to ${name}">${readableReply(text)}</pre>`}`;
 }
 
 /** The reply to a request; a sentence where there is none. */
@@ -166,27 +164,14 @@ async function answerTo(
 
 /** Names in a reply that paths of other operations use. */
 function namesIn(text: string): [name: string, value: string][] {
-  const value = parsed(text);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return [];
+  }
   const sessions = (value as { sessions?: unknown })?.sessions;
   return Object.entries(Object((Array.isArray(sessions) && sessions[0]) || value)).filter(
     (entry): entry is [string, string] => /^(session|env)_id$/.test(entry[0]) && typeof entry[1] === 'string',
   );
-}
-
-const jsonText = (value: unknown): string => JSON.stringify(value, null, 2);
-
-/** Undefined for a text that is not JSON. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
-function readable(reply: string): string {
-  const value = parsed(reply);
-  const text = value === undefined ? reply : jsonText(value);
-  const more = text.length - MAX_SHOWN_LENGTH;
-  return more > 0 ? `${text.slice(0, MAX_SHOWN_LENGTH)}\n… ${more} more characters` : text;
 }

@@ -1,6 +1,105 @@
 import { useState } from 'preact/hooks';
 import { html } from '../components/html.ts';
-import { alternatives, type OpenApi, resolved, type Schema, typeName } from './document.ts';
+
+/** The read parts of a schema of an OpenAPI 3.1 document. */
+export interface Schema {
+  readonly $ref?: string;
+  readonly type?: string | readonly string[];
+  readonly description?: string;
+  readonly properties?: { readonly [name: string]: Schema };
+  readonly required?: readonly string[];
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
+  readonly allOf?: readonly Schema[];
+  readonly const?: unknown;
+  readonly enum?: readonly unknown[];
+  readonly default?: unknown;
+  readonly examples?: readonly unknown[];
+  readonly minItems?: number;
+}
+
+export interface Parameter {
+  readonly name: string;
+  readonly in: 'path' | 'query' | 'header';
+  readonly required: boolean;
+  readonly description?: string;
+  readonly schema: Schema;
+}
+
+interface Content {
+  readonly [mediaType: string]: {
+    readonly schema: Schema;
+    readonly examples?: { readonly [name: string]: { readonly value: unknown } };
+  };
+}
+
+/** A method of a path. */
+export interface Operation {
+  readonly operationId: string;
+  readonly tags: readonly string[];
+  readonly summary: string;
+  readonly description?: string;
+  readonly parameters?: readonly Parameter[];
+  readonly requestBody?: { readonly required: boolean; readonly content: Content };
+  readonly responses: {
+    readonly [status: string]: { readonly description: string; readonly content?: Content };
+  };
+}
+
+export interface OpenApi {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string };
+  readonly tags: readonly { readonly name: string; readonly description: string }[];
+  readonly paths: { readonly [path: string]: { readonly [method: string]: Operation } };
+  readonly components: { readonly schemas: { readonly [name: string]: Schema } };
+}
+
+const nameOf = (ref: string): string => ref.slice(ref.lastIndexOf('/') + 1);
+
+/** Resolves a reference to a schema. */
+export function resolved(schema: Schema, document: OpenApi): Schema {
+  return schema.$ref === undefined ? schema : document.components.schemas[nameOf(schema.$ref)];
+}
+
+export const alternatives = ({ anyOf, oneOf, allOf }: Schema) => anyOf ?? oneOf ?? allOf ?? [];
+
+/** A type in a few words: `"string[] | null"`. */
+function typeName(schema: Schema): string {
+  if (schema.$ref !== undefined) return nameOf(schema.$ref);
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return schema.enum.map(value => JSON.stringify(value)).join(' | ');
+  const several = alternatives(schema);
+  if (several.length > 0) return [...new Set(several.map(typeName))].join(schema.allOf ? ' & ' : ' | ');
+  if (schema.items)
+    return `${/ [|&] /.test(typeName(schema.items)) ? `(${typeName(schema.items)})` : typeName(schema.items)}[]`;
+  return [schema.type ?? 'any'].flat().join(' | ');
+}
+
+/** An example value of a schema, with its required parts only. */
+export function sampleOf(schema: Schema, document: OpenApi): unknown {
+  const { const: fixed, enum: values, default: usual, examples, ...rest } = resolved(schema, document);
+  const [known] = [...(examples ?? []), usual, fixed, ...(values ?? [])].filter(value => value !== undefined);
+  if (known !== undefined) return known;
+  const [first] = alternatives(rest);
+  if (first) return sampleOf(first, document);
+  switch ([rest.type ?? 'string'].flat()[0]) {
+    case 'object':
+      return Object.fromEntries(
+        (rest.required ?? []).map(name => [name, sampleOf(rest.properties?.[name] ?? {}, document)]),
+      );
+    case 'array':
+      return rest.minItems && rest.items ? [sampleOf(rest.items, document)] : [];
+    case 'integer':
+    case 'number':
+      return 0;
+    case 'boolean':
+      return false;
+    case 'null':
+      return null;
+    default:
+      return '';
+  }
+}
 
 /** Text with `code`, and an empty line between paragraphs. */
 export function Text({ text }: { readonly text: string }) {

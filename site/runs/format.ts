@@ -1,4 +1,4 @@
-import { withUnit } from '../components/with-unit.ts';
+import { withUnit } from '../components/text.ts';
 
 /** Seconds of each unit, the longest first. */
 const TIME_UNITS = [

@@ -3,14 +3,13 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { SiteHeader } from '../components/header.ts';
 import { html } from '../components/html.ts';
 import { token } from '../components/request.ts';
+import { listen } from '../components/store.ts';
 import { type Address, parseAddress } from './address.ts';
 import { SourceContext } from './data/hooks.ts';
 import { openSource, type Source } from './data/source.ts';
-import { focusSearch, useKeys } from './views/keys.ts';
-import { Lazy } from './views/lazy.ts';
-import { RunPages } from './views/run-pages.ts';
+import { focusSearch, TokenForm, useKeys } from './views/parts.ts';
+import { Lazy, RunPages } from './views/run-pages.ts';
 import { RunsView } from './views/runs-view.ts';
-import { TokenForm } from './views/token-form.ts';
 
 const TITLES: { readonly [view: string]: string } = {
   runs: 'Runs',
@@ -26,11 +25,7 @@ function App({ source }: { readonly source: Source }) {
   const [address, setAddress] = useState(() => parseAddress(location.hash));
   const main = useRef<HTMLElement>(null);
   // Registered before a link can be followed.
-  useLayoutEffect(() => {
-    const follow = () => setAddress(parseAddress(location.hash));
-    addEventListener('hashchange', follow);
-    return () => removeEventListener('hashchange', follow);
-  }, []);
+  useLayoutEffect(() => listen({ hashchange: () => setAddress(parseAddress(location.hash)) }), []);
   const place = `${address.run} ${address.view}`;
   const first = useRef(place);
   useEffect(() => {

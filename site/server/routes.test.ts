@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import Fastify from 'fastify';
 import t from 'tap';
-import { listText } from '../compute/list-text.ts';
+import { listText } from '../compute/run-query.ts';
 import { RunReader } from './reader/run-reader.ts';
 import { addDashboard } from './routes.ts';
 import { writeSampleRun } from './sample-runs.test-data.ts';

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { TRAINER } from '../../shared/program.ts';
 import {
   type Annotations,
@@ -6,13 +6,11 @@ import {
   MAX_ANNOTATIONS_BYTES,
 } from '../../shared/run-folder/annotations.ts';
 import { type ControlCommand, controlProblem, MAX_CONTROL_BYTES } from '../../shared/run-folder/control.ts';
-import { listOf } from '../compute/list-text.ts';
-import type { SiteAddresses } from './addresses.ts';
+import { listOf } from '../compute/run-query.ts';
 import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';
-import { ControlRefused } from './reader/control.ts';
 import type { RunReader } from './reader/run-reader.ts';
-import { refuse, refuseRequest } from './refusals.ts';
+import { ControlRefused } from './reader/run-writes.ts';
 
 const PAGE = 'site/runs';
 const PREFIX = '/runs';
@@ -72,23 +70,22 @@ export function addDashboard(app: FastifyInstance, { reader, site, deniesControl
       return reply.header('cache-control', 'no-store').send(value);
     });
   }
-  app.put<{ Querystring: Query }>(
-    `${PREFIX}/api/annotations`,
-    { bodyLimit: MAX_ANNOTATIONS_BYTES, errorHandler: refuseRequest },
-    async (request, reply) => {
-      const { id } = request.query;
-      const wrong = annotationsProblem(request.body);
-      if (wrong) return refuse(reply, 400, wrong);
-      try {
-        const found = typeof id === 'string' && (await reader.annotate(id, request.body as Annotations));
-        return found ? reply.code(204).send() : refuse(reply, 404, 'there is no such run');
-      } catch (error) {
-        const { code = 'error' } = error as NodeJS.ErrnoException;
-        return refuse(reply, 409, `the run's folder cannot be written to: ${code}`);
-      }
-    },
-  );
-  if (deniesControl) addControl(app, reader, deniesControl);
+  addWriting(app, {
+    method: 'PUT',
+    name: 'annotations',
+    bodyLimit: MAX_ANNOTATIONS_BYTES,
+    problem: annotationsProblem,
+    write: (id, body) => reader.annotate(id, body as Annotations),
+  });
+  if (deniesControl)
+    addWriting(app, {
+      method: 'POST',
+      name: 'control',
+      bodyLimit: MAX_CONTROL_BYTES,
+      problem: controlProblem,
+      write: (id, body) => reader.control(id, body as ControlCommand),
+      denies: deniesControl,
+    });
   app.addHook('onListen', done => {
     // The first page is to come as quickly as the others; its reader gets any error.
     const ready = [reader.runs({ limit: 1 }), ...assets.paths.map(path => assets.find(path))];
@@ -114,36 +111,49 @@ export function addDashboard(app: FastifyInstance, { reader, site, deniesControl
   });
 }
 
-/** The route by which pages send commands to trainers. Who may not is refused before the body is read. */
-function addControl(
+/** A route by which pages write into the folder of a run. */
+interface Writing {
+  readonly method: 'PUT' | 'POST';
+  readonly name: string;
+  readonly bodyLimit: number;
+  /** The fault of a body; undefined for a valid one. */
+  readonly problem: (body: unknown) => string | undefined;
+  /** @returns false where there is no such run */
+  readonly write: (id: string, body: unknown) => Promise<boolean>;
+  /** Refuses a request before its body is read: returns why. */
+  readonly denies?: DashboardParts['deniesControl'];
+}
+
+function addWriting(
   app: FastifyInstance,
-  reader: RunReader,
-  denies: NonNullable<DashboardParts['deniesControl']>,
+  { method, name, bodyLimit, problem, write, denies }: Writing,
 ): void {
-  app.post<{ Querystring: Query }>(
-    `${PREFIX}/api/control`,
-    {
-      bodyLimit: MAX_CONTROL_BYTES,
-      errorHandler: refuseRequest,
-      onRequest: async (request, reply) => {
-        const denied = denies(request);
-        if (denied) return refuse(reply, denied.status, denied.detail);
-      },
+  app.route<{ Querystring: Query }>({
+    method,
+    url: `${PREFIX}/api/${name}`,
+    bodyLimit,
+    errorHandler: refuseRequest,
+    onRequest: async (request, reply) => {
+      const denied = denies?.(request);
+      if (denied) return refuse(reply, denied.status, denied.detail);
     },
-    async (request, reply) => {
-      const { id } = request.query;
-      const wrong = controlProblem(request.body);
+    handler: async ({ query: { id }, body }, reply) => {
+      const wrong = problem(body);
       if (wrong) return refuse(reply, 400, wrong);
       try {
-        const found = typeof id === 'string' && (await reader.control(id, request.body as ControlCommand));
+        const found = typeof id === 'string' && (await write(id, body));
         return found ? reply.code(204).send() : refuse(reply, 404, 'there is no such run');
       } catch (error) {
-        if (error instanceof ControlRefused) return refuse(reply, 409, error.message);
         const { code = 'error' } = error as NodeJS.ErrnoException;
-        return refuse(reply, 409, `the run's folder cannot be written to: ${code}`);
+        const isRefused = error instanceof ControlRefused;
+        return refuse(
+          reply,
+          409,
+          isRefused ? error.message : `the run's folder cannot be written to: ${code}`,
+        );
       }
     },
-  );
+  });
 }
 
 type Reader = (reader: RunReader, query: { readonly [key: string]: string }) => Promise<unknown>;
@@ -186,4 +196,47 @@ function wrongQuery(query: Query): string | undefined {
     }
   }
   return undefined;
+}
+
+/** Answers with a problem document. */
+export function refuse(reply: FastifyReply, status: number, detail: string): FastifyReply {
+  return reply
+    .code(status)
+    .type('application/problem+json')
+    .send(JSON.stringify({ title: status === 404 ? 'Not found' : 'Refused', status, detail }));
+}
+
+/**
+ * Answers a request that cannot be read, such as one with too large a body.
+ * @throws the error where the fault is the server's
+ */
+export function refuseRequest(
+  error: FastifyError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const { statusCode = 500, message } = error;
+  if (statusCode >= 500) throw error;
+  const { bodyLimit } = request.routeOptions;
+  return refuse(
+    reply,
+    statusCode,
+    statusCode === 413 ? `the body is larger than the ${bodyLimit} bytes that this route takes` : message,
+  );
+}
+
+/** Addresses of the parts of the site, as served in `/runs/site.json`; null for a missing part. */
+export interface SiteAddresses {
+  /** The environment server's pages, ending in a slash. */
+  readonly server: string | null;
+  /** Prefix of requests to the environment server, ending in a slash: `<api>v1/sessions`. */
+  readonly api: string | null;
+  /** Prefix of trainer commands that the pages print. */
+  readonly trainer: string;
+  /** True if trainers can be controlled, with a token. */
+  readonly control?: true;
+  /** True if checkpoints of runs can be asked, with the same token. */
+  readonly checkpoints?: true;
+  /** True if the data is stored in files next to the page. */
+  readonly exported?: true;
 }

@@ -11,7 +11,7 @@ import {
 import type { TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import type { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { EpisodeReply } from '../../site/server/reader/trajectories.ts';
-import { refuse } from '../../site/server/refusals.ts';
+import { refuse } from '../../site/server/routes.ts';
 
 /** Longest prompt and response of an asked checkpoint, in tokens; a short response gets some room. */
 export const MAX_PROMPT = 8192;

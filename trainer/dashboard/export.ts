@@ -9,13 +9,13 @@ import {
   type EpisodePack,
   type EpisodeSpan,
   type ExportedRun,
+  exportedPath,
   exportedRunPath,
-} from '../../site/runs/data/exported-run.ts';
-import { exportedPath } from '../../site/runs/data/exported-source.ts';
-import type { SiteAddresses } from '../../site/server/addresses.ts';
+} from '../../site/runs/data/exported-source.ts';
 import { type Asset, Assets, RUN_PAGES } from '../../site/server/assets.ts';
 import { type RunDetail, RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
+import type { SiteAddresses } from '../../site/server/routes.ts';
 
 /** Most packs of episodes of a run, and uncompressed bytes of a pack: the page reads a pack as a whole. */
 const MAX_PACKS = 8;

@@ -14,8 +14,7 @@ import { basename, extname, join } from 'node:path';
 import type { RowGroup } from 'hyparquet';
 import { type EpisodeRecord, RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
 import { FormatError } from '../../site/compute/formats/format.ts';
-import { TrajectoryImport } from '../../site/compute/formats/import.ts';
-import { type OnRow, RowSplitter } from '../../site/compute/formats/rows.ts';
+import { type OnRow, RowSplitter, TrajectoryImport } from '../../site/compute/formats/import.ts';
 
 const MIB = 1024 * 1024;
 /** Most bytes of a command's files, and of the episodes that are written out again: a packed file may hold more. */

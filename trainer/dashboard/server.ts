@@ -9,8 +9,7 @@ import { securePages, secureReplies } from '../../shared/http/page-security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
-import { refuse, refuseRequest } from '../../site/server/refusals.ts';
-import { addDashboard } from '../../site/server/routes.ts';
+import { addDashboard, refuse, refuseRequest } from '../../site/server/routes.ts';
 import { addCheckpointRoute, type Checkpoints } from './checkpoint-route.ts';
 
 export interface DashboardSettings {

@@ -2,8 +2,7 @@ import t from 'tap';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { callOf } from './chat.ts';
 import { FormatError } from './format.ts';
-import { TrajectoryImport } from './import.ts';
-import { RowSplitter } from './rows.ts';
+import { RowSplitter, TrajectoryImport } from './import.ts';
 import {
   ATIF_DOCUMENT,
   jsonLines,

@@ -1,154 +1,19 @@
 import { isEndName } from '../../../shared/end-names.ts';
-import { isRow, messagesIn, promptText, turnsOf } from './chat.ts';
+import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
+import { callOf, contentText, isRow, type Message, messagesIn, promptText, turnOf, turnsOf } from './chat.ts';
 import {
   clip,
   episodeOf,
   FormatError,
   numberOf,
   numbersOf,
+  type ReadEpisode,
+  type Row,
   stepOf,
   successOf,
   type TrajectoryFormat,
   textOf,
 } from './format.ts';
-
-const MIB = 1024 * 1024;
-const MAX_LINE_BYTES = 16 * MIB;
-/** Largest file that is parsed as one JSON document. */
-const MAX_DOCUMENT_BYTES = 64 * MIB;
-const NEWLINE = 0x0a;
-
-/**
- * Receives the values of a file.
- * @param place position in the file, e.g. `line 3`
- */
-export type OnRow = (value: unknown, place: string) => void;
-
-/**
- * Splits a file that arrives in pieces into values: JSON Lines, or the items of one JSON document. It decides by
- * content, not by name. Errors are {@link FormatError}s that name the line.
- */
-export class RowSplitter {
-  readonly #onRow: OnRow;
-  #parts: Uint8Array[] = [];
-  #bytes = 0;
-  #line = 1;
-  #kind: 'unknown' | 'lines' | 'document' = 'unknown';
-  /** The error of the first line, when it is not JSON by itself. */
-  #firstError = '';
-
-  constructor(onRow: OnRow) {
-    this.#onRow = onRow;
-  }
-
-  /** @throws FormatError */
-  push(chunk: Uint8Array): void {
-    let start = 0;
-    while (this.#kind !== 'document') {
-      const at = chunk.indexOf(NEWLINE, start);
-      if (at === -1) break;
-      this.#keep(chunk.subarray(start, at + 1));
-      start = at + 1;
-      this.#takeLine();
-    }
-    // The caller may reuse the memory of a piece.
-    if (start < chunk.length) this.#keep(chunk.slice(start));
-  }
-
-  /**
-   * Ends the file.
-   * @returns true if its last line was incomplete and left out
-   * @throws FormatError
-   */
-  end(): boolean {
-    if (this.#bytes === 0) return false;
-    if (this.#kind !== 'lines') {
-      const text = this.#text('the file');
-      if (text.trim() !== '') this.#rowsOf(this.#document(text));
-      return false;
-    }
-    const text = this.#text(`line ${this.#line}`);
-    if (text.trim() === '') return false;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      return true;
-    }
-    this.#onRow(value, `line ${this.#line}`);
-    return false;
-  }
-
-  #keep(bytes: Uint8Array): void {
-    this.#bytes += bytes.length;
-    if (this.#kind === 'document' && this.#bytes > MAX_DOCUMENT_BYTES)
-      throw new FormatError(
-        `line 1 is not JSON by itself (${this.#firstError}), and as one document it has more than ${MAX_DOCUMENT_BYTES / MIB} MiB`,
-      );
-    if (this.#kind !== 'document' && this.#bytes > MAX_LINE_BYTES)
-      throw new FormatError(`line ${this.#line} is longer than ${MAX_LINE_BYTES / MIB} MiB`);
-    this.#parts.push(bytes);
-  }
-
-  #takeLine(): void {
-    const text = this.#text(`line ${this.#line}`);
-    if (text.trim() !== '') this.#parseLine(text);
-    if (this.#kind !== 'document') this.#line++;
-  }
-
-  #parseLine(text: string): void {
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch (error) {
-      const { message } = error as Error;
-      if (this.#kind === 'lines' || !/^\s*[[{]/.test(text))
-        throw new FormatError(
-          `line ${this.#line} is not JSON: ${message.replace(/line 1 (column \d+)/, '$1')}`,
-        );
-      this.#kind = 'document';
-      this.#firstError = message;
-      this.#keep(new TextEncoder().encode(text));
-      return;
-    }
-    this.#kind = 'lines';
-    if (Array.isArray(value)) this.#rowsOf(value);
-    else this.#onRow(value, `line ${this.#line}`);
-  }
-
-  #document(text: string): unknown {
-    try {
-      return JSON.parse(text);
-    } catch (error) {
-      throw new FormatError(`neither JSON Lines nor one JSON document: ${(error as Error).message}`);
-    }
-  }
-
-  #rowsOf(value: unknown): void {
-    if (!Array.isArray(value)) {
-      this.#onRow(value, 'the document');
-      return;
-    }
-    if (value.length === 0) throw new FormatError('an empty list');
-    for (const [i, item] of value.entries()) this.#onRow(item, `item ${i + 1}`);
-  }
-
-  #text(place: string): string {
-    const bytes = new Uint8Array(this.#bytes);
-    let at = 0;
-    for (const part of this.#parts) {
-      bytes.set(part, at);
-      at += part.length;
-    }
-    this.#parts = [];
-    this.#bytes = 0;
-    try {
-      return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    } catch {
-      throw new FormatError(`${place} is not UTF-8: it begins with ${clip([...bytes.subarray(0, 8)])}`);
-    }
-  }
-}
 
 /** Numbers of a row that are not rewards. */
 const VERL_NOT_REWARDS = ['step', 'score', 'acc'];
@@ -247,3 +112,132 @@ export const TRL: TrajectoryFormat = {
     };
   },
 };
+
+/** `traces.jsonl` of `vf-eval` of verifiers 0.4: one episode a line, with a graph of messages for each agent. */
+export const VERIFIERS_TRACES: TrajectoryFormat = {
+  name: 'verifiers',
+  fields: 'traces, task, env',
+  recognizes: row => Array.isArray(row.traces) && isRow(row.task),
+  read(row) {
+    const traces = (row.traces as readonly unknown[]).filter(isRow);
+    // An episode that failed before an agent began has none.
+    return traces.length === 0 ? [episodeIn(row, {})] : traces.map(trace => episodeIn(row, trace));
+  },
+};
+
+function episodeIn(row: Row, trace: Row): ReadEpisode {
+  const task = partOf(row, 'task');
+  const data = partOf(task, 'data');
+  const work = partOf(partOf(row, 'run'), 'work');
+  const { id } = partOf(row, 'env');
+  const metrics = numbersOf(partOf(trace, 'metrics'), []) ?? {};
+  const scores = Object.entries(partOf(trace, 'rewards')).flatMap(([name, reward]) => {
+    const { score, weight = 1 } = isRow(reward) ? reward : {};
+    return typeof score === 'number' && typeof weight === 'number' ? [{ name, score, weight }] : [];
+  });
+  const rewards = { ...Object.fromEntries(scores.map(({ name, score }) => [name, score])), ...metrics };
+  const errors = trace.errors ?? row.errors;
+  const end = Array.isArray(errors) && errors.length > 0 ? 'error' : trace.stop_condition;
+  const tag = typeof id === 'string' && id !== '' ? id : undefined;
+  return {
+    step: typeof work.step === 'number' ? work.step : 0,
+    group: textOf(partOf(row, 'group').id ?? data.idx ?? data.name ?? task.key),
+    episode: episodeOf({
+      format: 'verifiers',
+      turns: turnsOf([], messagesIn({ messages: conversationIn(trace) }, 'messages', 'user')),
+      success: successOf(metrics),
+      return: scores.length === 0 ? null : scores.reduce((sum, { score, weight }) => sum + score * weight, 0),
+      expected: data.answer,
+      truncated: trace.is_timeout === true,
+      ...(isEndName(end) ? { endedBy: end } : {}),
+      ...(tag === undefined ? {} : { tag }),
+      ...(Object.keys(rewards).length > 0 ? { rewards } : {}),
+    }),
+  };
+}
+
+/** Messages on the path to the last one; a compacted graph has other leaves. */
+function conversationIn({ nodes }: Row): unknown[] {
+  const all = Array.isArray(nodes) ? nodes.filter(isRow) : [];
+  const messages: unknown[] = [];
+  let at = all.length - 1;
+  // A parent comes before its children, so the path ends.
+  while (at >= 0) {
+    const { message, parent } = all[at];
+    messages.push(message);
+    at = typeof parent === 'number' && Number.isInteger(parent) && parent < at ? parent : -1;
+  }
+  return messages.reverse();
+}
+
+const partOf = (row: Row, name: string): Row => {
+  const value = row[name];
+  return isRow(value) ? value : {};
+};
+
+/** The Agent Trajectory Interchange Format of Harbor: `agent/trajectory.json` of a trial, versions 1.x. */
+export const ATIF: TrajectoryFormat = {
+  name: 'ATIF',
+  fields: 'schema_version (ATIF-v1.x), steps',
+  recognizes: row => typeof row.schema_version === 'string' && row.schema_version.startsWith('ATIF-v1.'),
+  read(row) {
+    const { steps, agent, session_id, extra } = row;
+    if (!Array.isArray(steps)) throw new FormatError(`\`steps\` is a list of steps, got ${clip(steps)}`);
+    const tag = isRow(agent) && typeof agent.name === 'string' ? agent.name : undefined;
+    const { turns, task } = turnsIn(steps);
+    const reward = isRow(extra) && typeof extra.reward === 'number' ? extra.reward : null;
+    return {
+      step: 0,
+      group: task,
+      episode: episodeOf({
+        format: 'ATIF',
+        turns,
+        success: isRow(extra) ? successOf(extra) : null,
+        return: reward,
+        ...(tag === undefined ? {} : { tag }),
+        ...(typeof session_id === 'string' ? { id: session_id } : {}),
+      }),
+    };
+  },
+};
+
+/**
+ * One turn for each step of the agent; its prompt holds what the system, the user and the tools said since the previous
+ * step. The first is the user's message.
+ */
+function turnsIn(steps: readonly unknown[]): { readonly turns: TurnRecord[]; readonly task: string } {
+  const turns: TurnRecord[] = [];
+  let before: Message[] = [];
+  let task = '';
+  for (const [i, step] of steps.entries()) {
+    if (!isRow(step) || typeof step.source !== 'string')
+      throw new FormatError(
+        `\`steps[${i}]\` is a step with a \`source\` and a \`message\`, got ${clip(step)}`,
+      );
+    const message = messageOf(step);
+    if (step.source === 'agent') {
+      turns.push(turnOf(promptText(before), message));
+      before = [];
+    } else {
+      before.push(message);
+      if (step.source === 'user' && task === '') task = message.text;
+    }
+    before.push(...observationsOf(step));
+  }
+  return { turns, task };
+}
+
+function messageOf(step: Row): Message {
+  const thought = typeof step.reasoning_content === 'string' ? step.reasoning_content : '';
+  const text = [thought, contentText(step.message)].filter(part => part !== '').join('\n\n');
+  const calls = Array.isArray(step.tool_calls) ? step.tool_calls.map(callOf) : [];
+  return { role: String(step.source), text, calls };
+}
+
+/** Results of the tools that a step called. */
+function observationsOf({ observation }: Row): Message[] {
+  const results = isRow(observation) && Array.isArray(observation.results) ? observation.results : [];
+  return results
+    .filter(isRow)
+    .map(({ content }) => ({ role: 'observation', text: contentText(content), calls: [] }));
+}

@@ -2,8 +2,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { useEvent, useUniqueId } from '../../components/store.ts';
-import type { Client } from '../client/client.ts';
-import type { Connection, ConnectionState } from '../client/connection.ts';
+import type { Client, Connection, ConnectionState } from '../client/client.ts';
 
 const WORDS: { readonly [state in ConnectionState]: { tone: string; short: string; long: string } } = {
   connected: { tone: 'good', short: 'connected', long: '' },

@@ -1,9 +1,8 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { CopyButton } from '../../components/copy-button.ts';
+import { CopyButton } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
-import { shortened } from '../../components/shortened.ts';
 import { useEvent } from '../../components/store.ts';
-import { withUnit } from '../../components/with-unit.ts';
+import { readableReply, withUnit } from '../../components/text.ts';
 import type { Client } from '../client/client.ts';
 import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
 
@@ -45,16 +44,6 @@ export function RequestLog({ client }: { readonly client: Client }) {
         ? html`<span class="chip ${last.status < 400 ? 'good' : 'bad'}">${last.status}</span>${` ${last.request.method} ${new URL(last.request.url).pathname} · ${withUnit(Math.round(last.milliseconds), 'ms')}`}`
         : 'The requests of this page appear here.'
     }</p>
-    <pre class="reply" hidden=${!last} tabindex="0" role="region" aria-label="Reply of the server">${last && readable(last.reply)}</pre>
+    <pre class="reply" hidden=${!last} tabindex="0" role="region" aria-label="Reply of the server">${last && readableReply(last.reply, MAX_SHOWN_LENGTH)}</pre>
   </section>`;
-}
-
-function readable(reply: string): string {
-  let text = reply;
-  try {
-    text = JSON.stringify(JSON.parse(reply), null, 2);
-  } catch {
-    // Not a single JSON value, e.g. JSON Lines: shown unchanged.
-  }
-  return shortened(text, MAX_SHOWN_LENGTH);
 }

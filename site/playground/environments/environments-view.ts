@@ -1,13 +1,14 @@
-import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
+import type { Json } from '../../../shared/json.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
-import { withUnit } from '../../components/with-unit.ts';
+import { useWork } from '../../components/store.ts';
+import { withUnit } from '../../components/text.ts';
 import type { Environment, EnvironmentSummary, Schemas } from '../../player/wire.ts';
 import { type Address, formatAddress } from '../address.ts';
 import type { Client } from '../client/client.ts';
-import { type Showcase, type Showcases, showcases } from './showcase.ts';
 
 const FRAME_MS = 900;
 /** The last frame stays this many times as long. */
@@ -22,23 +23,14 @@ interface EnvironmentsViewProps {
 
 /** All environments of the server: each with an episode of its best policy, its rules, and the results of policies. */
 export function EnvironmentsView({ client, address }: EnvironmentsViewProps) {
-  const [loaded, setLoaded] = useState<Omit<GalleryProps, 'rules'> | undefined>(undefined);
-  const [problem, setProblem] = useState<unknown>(undefined);
-  useLayoutEffect(() => {
-    let isCurrent = true;
-    setLoaded(undefined);
-    setProblem(undefined);
-    Promise.all([
+  const load = async () => {
+    const [{ environments }, shown] = await Promise.all([
       client.json<Schemas['EnvironmentList']>('GET', 'v1/envs', { quiet: true }),
       showcases(),
-    ]).then(
-      ([{ environments }, shown]) => isCurrent && setLoaded({ environments, shown }),
-      error => isCurrent && setProblem(error),
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [address]);
+    ]);
+    return { environments, shown };
+  };
+  const { value: loaded, error: problem } = useWork(load, [address]);
   const rules = (envId: string) => client.run<Environment>('get_environment', { env_id: envId });
   return html`<section class="stack gallery" aria-labelledby="gallery-title">
     <h1 id="gallery-title" tabindex="-1">Environments</h1>
@@ -136,4 +128,46 @@ function Rules({ envId, rules }: { readonly envId: string; readonly rules: Galle
     <summary>Rules</summary>
     ${text.split(/\n\s*\n/).map(part => html`<p class="fine">${part.replaceAll('\n', ' ')}</p>`)}
   </details>`;
+}
+
+/** A policy's measured results under the default configuration. */
+export interface Reference {
+  readonly name: string;
+  /** Share of episodes that ended in success. */
+  readonly success: number;
+  readonly mean_return: number;
+}
+
+/** A moment of an episode. */
+interface ShowcaseFrame {
+  readonly structured: Json;
+  readonly text: string;
+  readonly action?: string;
+}
+
+/** Preview of a built-in environment: an episode of its best policy, and the results of policies. */
+export interface Showcase {
+  readonly references: readonly Reference[];
+  readonly policy: string;
+  readonly frames: readonly ShowcaseFrame[];
+}
+
+export type Showcases = { readonly [envId: string]: Showcase };
+
+let loading: Promise<Showcases> | undefined;
+
+/** The showcases of the built-in environments, made by `npm run docs`; empty where they cannot be loaded. */
+export function showcases(): Promise<Showcases> {
+  loading ??= fetch(new URL('./showcases.json', import.meta.url))
+    .then(response => (response.ok ? response.json() : {}))
+    .catch(() => {
+      loading = undefined;
+      return {};
+    });
+  return loading;
+}
+
+/** Policies to compare a return with; empty for an environment without measurements. */
+export async function referencesOf(envId: string): Promise<readonly Reference[]> {
+  return (await showcases())[envId]?.references ?? [];
 }

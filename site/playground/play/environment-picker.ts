@@ -1,8 +1,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
+import { useHeld } from '../../components/buttons.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { useHeld } from '../../components/press-hold.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
 import { Store, useStore } from '../../components/store.ts';
 import type { EnvironmentSummary, Schemas } from '../../player/wire.ts';

@@ -1,11 +1,11 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
+import { saveFile } from '../../components/buttons.ts';
 import { CodeField, type FieldSchema, SchemaField, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
-import { saveFile } from '../../components/save-file.ts';
-import { useStore, useUniqueId } from '../../components/store.ts';
-import { withUnit } from '../../components/with-unit.ts';
+import { listen, useStore, useUniqueId, useWork } from '../../components/store.ts';
+import { withUnit } from '../../components/text.ts';
 import { AnyAction } from '../../player/action-pad.ts';
 import { formatNumber } from '../../player/format.ts';
 import type { PlaySession } from '../../player/play-session.ts';
@@ -17,7 +17,7 @@ import type { Environment } from '../../player/wire.ts';
 import type { PlayAddress } from '../address.ts';
 import { type Client, sessionPath } from '../client/client.ts';
 import { RequestLog } from '../components/request-log.ts';
-import { type Reference, referencesOf } from '../environments/showcase.ts';
+import { type Reference, referencesOf } from '../environments/environments-view.ts';
 import { type EnvironmentList, EnvironmentPicker } from './environment-picker.ts';
 
 interface PlayViewProps {
@@ -44,13 +44,7 @@ export function PlayView({ client, session, list, address }: PlayViewProps) {
       isCurrent = false;
     };
   }, [address]);
-  useEffect(() => {
-    const press = (event: KeyboardEvent) => takeKey(event, session);
-    document.addEventListener('keydown', press);
-    return () => {
-      document.removeEventListener('keydown', press);
-    };
-  }, []);
+  useEffect(() => listen({ keydown: event => takeKey(event, session) }), []);
   const { envId, episode, openProblem = envId === undefined ? unlisted : undefined } = state;
   const isOpen = openProblem === undefined;
   return html`<div class="stack play-view">
@@ -163,16 +157,12 @@ function AfterEnd({ episode, session, takesFocus }: AfterEndProps) {
 
 /** Mean returns of reference policies, if the episode has the settings of their measurement. */
 function useMeans(episode: EpisodeState | undefined): string | undefined {
-  const [references, setReferences] = useState<readonly Reference[]>([]);
   const envId = episode && isOver(episode) && isDefault(episode) ? episode.environment.env_id : undefined;
-  useEffect(() => {
-    let isShown = true;
-    setReferences([]);
-    if (envId !== undefined) void referencesOf(envId).then(found => isShown && setReferences(found));
-    return () => {
-      isShown = false;
-    };
-  }, [envId]);
+  const { value } = useWork(
+    async () => ({ envId, references: envId ? await referencesOf(envId) : [] }),
+    [envId],
+  );
+  const references = value?.envId === envId ? (value?.references ?? []) : [];
   if (references.length === 0) return undefined;
   const mean = ({ name, mean_return }: Reference) =>
     `${name} ${formatNumber(Number(mean_return.toPrecision(3)))}`;

@@ -1,9 +1,9 @@
 import { useEffect, useLayoutEffect, useMemo, useReducer, useRef, useState } from 'preact/hooks';
 import { Board } from '../../boards/board.ts';
+import { useHeld } from '../../components/buttons.ts';
 import { endText, type Meanings } from '../../components/ends.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { useHeld } from '../../components/press-hold.ts';
 import { ProblemNote } from '../../components/problem-note.ts';
 import { RequestFailed } from '../../components/request.ts';
 import { useUniqueId } from '../../components/store.ts';

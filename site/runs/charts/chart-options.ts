@@ -1,6 +1,6 @@
 import uPlot from 'uplot';
 import { duration, short } from '../format.ts';
-import type { ChartProps, Curve } from './chart-props.ts';
+import type { ChartProps, Curve } from './chart-view.ts';
 import { smoothed } from './chart-view.ts';
 import { color, variable } from './colors.ts';
 

@@ -1,5 +1,5 @@
 import { html } from '../../components/html.ts';
-import { withUnit } from '../../components/with-unit.ts';
+import { withUnit } from '../../components/text.ts';
 import { percent, short } from '../format.ts';
 
 const SIZE = 360;

@@ -1,33 +1,22 @@
-import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
-import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
-import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import { digestOf } from '../../compute/episode-digest.ts';
 import { FormatError } from '../../compute/formats/format.ts';
-import { TrajectoryImport } from '../../compute/formats/import.ts';
-import { RowSplitter } from '../../compute/formats/rows.ts';
+import { RowSplitter, TrajectoryImport } from '../../compute/formats/import.ts';
 import type { RunDetail } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
-import type { EpisodeReply, SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
-import type { Query } from './query.ts';
+import type { TrajectoryFile } from '../../server/reader/trajectories.ts';
+import { answerLocally, type LocalRun, type Query } from './exported-source.ts';
 
 /** Prefix of the ids of runs that exist in the page only. */
 const DROPPED = 'dropped:';
 const MIB = 1024 * 1024;
 /** Most files of one drop, which are in memory as a whole. */
 const MAX_BYTES = 512 * MIB;
-/** Longest time of a search. */
-const SEARCH_MS = 3000;
 const PARQUET_MARK = 'PAR1';
-
-interface DroppedRun {
-  readonly detail: RunDetail;
-  readonly steps: ReadonlyMap<string, readonly EpisodeRecord[]>;
-  readonly digests: ReadonlyMap<string, readonly EpisodeDigest[]>;
-}
 
 /** Trajectory files dropped onto the page: read in the browser, gone when the page is left. */
 export class DroppedRuns {
-  readonly #runs = new Map<string, DroppedRun>();
+  readonly #runs = new Map<string, LocalRun>();
 
   has(id: unknown): boolean {
     return typeof id === 'string' && this.#runs.has(id);
@@ -56,47 +45,24 @@ export class DroppedRuns {
     if (rows.episodes === 0) throw new Error(`${files[0].name}: no episodes in it`);
     const [{ name }] = files;
     const id = `${DROPPED}${files.length === 1 ? name : `${name} and ${files.length - 1} more`}`;
-    const digests = new Map([...steps].map(([step, episodes]) => [step, episodes.map(digestOf)] as const));
-    this.#runs.set(id, { detail: detailOf(id, rows.formats.join(', '), [...steps.keys()]), steps, digests });
+    this.#runs.set(id, {
+      detail: detailOf(id, rows.formats.join(', '), [...steps.keys()]),
+      metrics: { names: [], rows: 0, offset: 0, series: {} },
+      groups: [],
+      digests: Object.fromEntries([...steps].map(([step, episodes]) => [step, episodes.map(digestOf)])),
+      async episode(file, index) {
+        const episodes = steps.get(file) ?? [];
+        const episode = episodes[index];
+        if (!episode) throw new Error('There is no such episode.');
+        return { file, index, count: episodes.length, episode, texts: {} };
+      },
+    });
     return id;
   }
 
   /** Answers for a run that {@link has} knows; undefined for data it does not hold. */
-  async get(route: string, { id, file = '', index, ...query }: Query): Promise<unknown> {
-    const { detail, steps, digests } = this.#runs.get(String(id))!;
-    const episodes = steps.get(String(file));
-    switch (route) {
-      case 'run':
-        return detail;
-      case 'episodes':
-        return digests.get(String(file));
-      case 'episode': {
-        const episode = episodes?.[Number(index)];
-        const reply = { file: String(file), index: Number(index), count: episodes?.length ?? 0, texts: {} };
-        return episode && ({ ...reply, episode } satisfies EpisodeReply);
-      }
-      case 'search':
-        return this.#search(String(id), { ...query, ...(file === '' ? {} : { file: String(file) }) });
-      case 'metrics':
-        return { names: [], rows: 0, offset: 0, series: {} };
-      default:
-        return [];
-    }
-  }
-
-  #search(id: string, query: SearchQuery) {
-    const { detail, steps, digests } = this.#runs.get(id)!;
-    const wanted = (query.q ?? '').toLowerCase();
-    return searchFiles<SearchHit>(detail.files, query, SEARCH_MS, async (name, first, most) => {
-      const hits: SearchHit[] = [];
-      for (const digest of filtered(digests.get(name)!, query)) {
-        const { index } = digest;
-        const hit = index < first ? undefined : findIn(steps.get(name)![index], wanted, () => undefined);
-        if (hit) hits.push({ file: name, index, ...hit, digest });
-        if (hits.length === most) break;
-      }
-      return hits;
-    });
+  get(route: string, query: Query): Promise<unknown> {
+    return answerLocally(this.#runs.get(String(query.id))!, route, query);
   }
 }
 

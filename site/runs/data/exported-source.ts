@@ -1,16 +1,63 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import type { EpisodeRecord, GroupsRow } from '../../../shared/run-folder/run-files.ts';
+import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import { groupRuns, parseRunQuery, resolvedKey, runMatcher, runOrder } from '../../compute/run-query.ts';
-import type { RunsReply, SearchReply } from '../../server/reader/run-reader.ts';
+import type { MetricsReply, RunDetail, RunsReply } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import type { EpisodeReply, SearchHit } from '../../server/reader/trajectories.ts';
-import { type EpisodePack, type ExportedRun, exportedRunPath, packOf } from './exported-run.ts';
-import type { Query } from './query.ts';
+
+/** Parameters of a request, by the names of the routes below `/runs/api/`. */
+export type Query = { readonly [name: string]: string | number | undefined };
 
 /** Longest time of a search. */
-const SEARCH_MS = 5000;
+const SEARCH_MS = 3000;
 /** Number of run files and packs that stay in memory. */
 const MAX_KEPT = 8;
+
+/** A run with its data in the page, or in files next to it. */
+export interface LocalRun extends Omit<ExportedRun, 'packs'> {
+  /** @throws Error where there is none */
+  episode(file: string, index: number): Promise<EpisodeReply>;
+}
+
+/** The server's answer to a query about a run; undefined for data that the run does not have. */
+export async function answerLocally(
+  { detail, metrics, groups, digests, episode }: LocalRun,
+  route: string,
+  { id: _id, file, index, after, ...query }: Query,
+): Promise<unknown> {
+  switch (route) {
+    case 'run':
+      return detail;
+    case 'metrics':
+      return metrics;
+    case 'groups':
+      return groups.filter(({ step }) => step > Number(after ?? -1));
+    case 'episodes':
+      return digests[String(file)];
+    case 'episode':
+      return episode(String(file), Number(index));
+    case 'search': {
+      // A page of the episodes that pass the filters and contain the text.
+      const choices = { ...query, ...(file ? { file } : {}) } as SearchQuery;
+      const wanted = (choices.q ?? '').toLowerCase();
+      return searchFiles<SearchHit>(detail.files, choices, SEARCH_MS, async (name, first, most) => {
+        const hits: SearchHit[] = [];
+        for (const digest of filtered(digests[name], choices)) {
+          if (digest.index < first) continue;
+          const found = await episode(name, digest.index);
+          const hit = findIn(found.episode, wanted, token => found.texts[token]);
+          if (hit) hits.push({ file: name, index: digest.index, ...hit, digest });
+          if (hits.length === most) break;
+        }
+        return hits;
+      });
+    }
+    default:
+      return undefined;
+  }
+}
 
 type Read = <T>(url: string) => Promise<T>;
 
@@ -28,7 +75,6 @@ export class ExportedData {
   }
 
   async get(name: string, query: Query): Promise<unknown> {
-    const { id, file, index } = query;
     switch (name) {
       case 'runs':
         return this.#rows(query);
@@ -38,18 +84,8 @@ export class ExportedData {
         return this.#read(exportedPath(name));
       case 'run-groups':
         return groupRuns(await this.#matching(String(query.q ?? ''), ''), String(query.by), settingOf);
-      case 'run':
-        return (await this.#run(id)).detail;
-      case 'metrics':
-        return (await this.#run(id)).metrics;
-      case 'groups':
-        return (await this.#run(id)).groups.filter(({ step }) => step > Number(query.after ?? -1));
-      case 'episodes':
-        return (await this.#run(id)).digests[String(file)];
-      case 'episode':
-        return this.#episode(id, String(file), Number(index));
       default:
-        return this.#search(query);
+        return answerLocally(await this.#run(String(query.id)), name, query);
     }
   }
 
@@ -71,8 +107,15 @@ export class ExportedData {
     return sort === '' ? found : found.sort(runOrder(sort, settingOf));
   }
 
-  #run(id: Query[string]): Promise<ExportedRun> {
-    return this.#packed(exportedRunPath(String(id)));
+  async #run(id: string): Promise<LocalRun> {
+    const run = await this.#packed<ExportedRun>(exportedRunPath(id));
+    const episode = async (file: string, index: number): Promise<EpisodeReply> => {
+      const place = packOf(run, file, index);
+      if (!place) throw new Error('There is no such episode.');
+      const { episodes, texts } = await this.#packed<EpisodePack>(exportedRunPath(id, place.pack));
+      return { file, index, count: run.digests[file].length, episode: episodes[place.at], texts };
+    };
+    return { ...run, episode };
   }
 
   /** A compressed file; the most recently read ones stay in memory. */
@@ -87,37 +130,6 @@ export class ExportedData {
     if (this.#kept.size > MAX_KEPT) this.#kept.delete(this.#kept.keys().next().value!);
     return value;
   }
-
-  async #episode(id: Query[string], file: string, index: number): Promise<EpisodeReply> {
-    const run = await this.#run(id);
-    const place = packOf(run, file, index);
-    if (!place) throw new Error('There is no such episode.');
-    const { episodes, texts } = await this.#packed<EpisodePack>(exportedRunPath(String(id), place.pack));
-    return { file, index, count: run.digests[file].length, episode: episodes[place.at], texts };
-  }
-
-  /** Like the server's: a page of the episodes that pass the filters and contain the text. */
-  async #search({ id, ...query }: Query): Promise<SearchReply> {
-    const run = await this.#run(id);
-    const wanted = String(query.q ?? '').toLowerCase();
-    return searchFiles<SearchHit>(
-      run.detail.files,
-      query as SearchQuery,
-      SEARCH_MS,
-      async (file, first, most) => {
-        const hits: SearchHit[] = [];
-        for (const digest of filtered(run.digests[file], query as SearchQuery)) {
-          const { index } = digest;
-          if (index < first) continue;
-          const { episode, texts } = await this.#episode(id, file, index);
-          const hit = findIn(episode, wanted, token => texts[token]);
-          if (hit) hits.push({ file, index, ...hit, digest });
-          if (hits.length === most) break;
-        }
-        return hits;
-      },
-    );
-  }
 }
 
 /** The file that answers a query about several runs, where the exporter writes it. */
@@ -128,4 +140,57 @@ export function exportedPath(name: string): string {
 function settingOf({ settings = {} }: RunRow, name: string) {
   const key = resolvedKey(new Set(Object.keys(settings)), name);
   return key === undefined ? undefined : settings[key];
+}
+
+/** Consecutive episodes of a trajectory file. */
+export interface EpisodeSpan {
+  readonly file: string;
+  /** Index of the first. */
+  readonly first: number;
+  readonly count: number;
+}
+
+/** A compressed file of an exported run: everything but the episodes. */
+export interface ExportedRun {
+  readonly detail: RunDetail;
+  readonly metrics: MetricsReply;
+  readonly groups: readonly GroupsRow[];
+  /** Episode summaries by trajectory file. */
+  readonly digests: { readonly [file: string]: readonly EpisodeDigest[] };
+  /** Episodes of each pack, in the order of its lists. */
+  readonly packs: readonly (readonly EpisodeSpan[])[];
+}
+
+/** A compressed file of an exported run: the episodes of a pack. */
+export interface EpisodePack {
+  readonly episodes: readonly EpisodeRecord[];
+  /** Token id → text, for the ids of its samples. */
+  readonly texts: { readonly [id: string]: string };
+}
+
+/** Path of a run's file, or of its pack with this number. */
+export function exportedRunPath(id: string, pack?: number): string {
+  return `data/run/${fileName(id)}/${pack === undefined ? 'run' : `episodes-${pack}`}.bin`;
+}
+
+/** A name that every file system and web server accepts unchanged. */
+function fileName(text: string): string {
+  return encodeURIComponent(text).replaceAll('%', '~').replaceAll('.', '~2E').replaceAll('*', '~2A');
+}
+
+/** The pack of an episode, and its index there; undefined where no pack has it. */
+function packOf(
+  { packs }: ExportedRun,
+  file: string,
+  index: number,
+): { readonly pack: number; readonly at: number } | undefined {
+  for (const [pack, spans] of packs.entries()) {
+    let at = 0;
+    for (const span of spans) {
+      if (span.file === file && index >= span.first && index < span.first + span.count)
+        return { pack, at: at + index - span.first };
+      at += span.count;
+    }
+  }
+  return undefined;
 }

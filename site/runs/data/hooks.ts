@@ -1,6 +1,7 @@
 import { createContext } from 'preact';
 import { useContext, useEffect, useState } from 'preact/hooks';
-import type { Query } from './query.ts';
+import { useWork } from '../../components/store.ts';
+import type { Query } from './exported-source.ts';
 import { RunStore } from './run-store.ts';
 import type { Source } from './source.ts';
 
@@ -22,21 +23,10 @@ export interface Loaded<T> {
 /** Requests data whenever the query changes; the old value stays, with its query, until the new one arrives. */
 export function useData<T>(name: string | undefined, query: Query = {}): Loaded<T> {
   const source = useSource();
-  const [loaded, setLoaded] = useState<Loaded<T>>({});
-  const key = `${name} ${JSON.stringify(query)}`;
-  // The key contains name and query.
-  useEffect(() => {
-    if (name === undefined) return setLoaded({});
-    let current = true;
-    source.get<T>(name, query).then(
-      value => current && setLoaded({ value, answered: query }),
-      (error: Error) => current && setLoaded({ error: error.message }),
-    );
-    return () => {
-      current = false;
-    };
-  }, [source, key]);
-  return loaded;
+  const read = async (): Promise<Loaded<T>> =>
+    name === undefined ? {} : { value: await source.get<T>(name, query), answered: query };
+  const { value = {}, error } = useWork(read, [source, `${name} ${JSON.stringify(query)}`]);
+  return error ? { error: error.message } : value;
 }
 
 /** A run that is followed while the component is mounted, with these metrics. */

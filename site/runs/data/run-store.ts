@@ -1,4 +1,4 @@
-import { listText } from '../../compute/list-text.ts';
+import { listText } from '../../compute/run-query.ts';
 import { Series, type SeriesPoints } from '../../compute/series.ts';
 import type { LogNews } from '../../server/reader/log-tail.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';

@@ -9,9 +9,16 @@ import {
   setToken,
   textOfReply,
 } from '../../components/request.ts';
-import type { SiteAddresses } from '../../server/addresses.ts';
+import type { SiteAddresses } from '../../server/routes.ts';
 import type { DroppedRuns } from './dropped-runs.ts';
-import type { Query } from './query.ts';
+import type { Query } from './exported-source.ts';
+
+/** Messages of pages about a run, by the names of the routes. */
+interface Messages {
+  readonly annotations: Annotations;
+  readonly control: ControlCommand;
+  readonly checkpoint: CheckpointRequest;
+}
 
 /** Data source of the run pages: their server, or the files that `--export` wrote next to them. */
 export interface Source {
@@ -22,18 +29,16 @@ export interface Source {
   get<T>(name: string, query?: Query): Promise<T>;
   /** @throws ServerAway, RequestFailed */
   post<T>(path: string, body: unknown): Promise<T>;
-  /** Replaces tags, note and archive mark of a run. @throws ServerAway, RequestFailed */
-  annotate(id: string, annotations: Annotations): Promise<void>;
   /**
-   * Sends a command to the trainer of a run.
+   * Replaces the annotations of a run, sends a command to its trainer, or asks one of its checkpoints.
    * @throws ServerAway, RequestFailed
    */
-  control(id: string, command: ControlCommand): Promise<void>;
-  /**
-   * Asks a checkpoint of a run.
-   * @throws ServerAway, RequestFailed
-   */
-  checkpoint<T>(id: string, request: CheckpointRequest, signal?: AbortSignal): Promise<T>;
+  send<T, To extends keyof Messages = keyof Messages>(
+    to: To,
+    id: string,
+    message: Messages[To],
+    signal?: AbortSignal,
+  ): Promise<T>;
   /** Sets the token of later requests, while the tab is open. */
   setToken(token: string): void;
   /**
@@ -103,11 +108,10 @@ function liveSource(site: SiteAddresses): OwnSource {
       }
     },
     post: (path, body) => readJson(`${site.api}${path}`, { method: 'POST', body }),
-    annotate: (id, annotations) =>
-      readJson(`api/annotations${searchOf({ id })}`, { method: 'PUT', body: annotations }),
-    control: (id, command) => readJson(`api/control${searchOf({ id })}`, { method: 'POST', body: command }),
-    checkpoint: (id, request, signal) =>
-      readJson(`api/checkpoint${searchOf({ id })}`, { method: 'POST', body: request, signal }),
+    send(to, id, body, signal) {
+      const method = to === 'annotations' ? 'PUT' : 'POST';
+      return readJson(`api/${to}${searchOf({ id })}`, { method, body, signal });
+    },
     setToken,
     live: (query, onEvent, signal) => readEvents(`api/live${searchOf(query)}`, onEvent, signal),
   };
@@ -123,14 +127,8 @@ async function exportedSource(site: SiteAddresses): Promise<OwnSource> {
     async post() {
       throw new Error('These pages are files. Start the dashboard with --server to play on.');
     },
-    async annotate() {
-      throw new Error('These pages are files: nothing can be written.');
-    },
-    async control() {
-      throw new Error('These pages are files: there is no trainer behind them.');
-    },
-    async checkpoint() {
-      throw new Error('These pages are files: there is no checkpoint behind them.');
+    async send() {
+      throw new Error('These pages are files: nothing can be written, and no trainer is behind them.');
     },
     setToken() {},
     async live() {},

@@ -10,11 +10,10 @@ import {
 import { CodeField } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';
+import { useWork } from '../../components/store.ts';
 import { useSource } from '../data/hooks.ts';
-import { choose, Select } from './parts.ts';
-import { TokenForm } from './token-form.ts';
-import { probability, withLineEnds } from './token-text.ts';
-import { FEW_TOKENS, tintScale } from './tokens.ts';
+import { choose, Select, TokenForm } from './parts.ts';
+import { FEW_TOKENS, probability, tintScale, withLineEnds } from './tokens.ts';
 
 /** Checkpoints in the list, the newest ones; characters shown of a text as the tokenizer reads it. */
 const MAX_LISTED = 200;
@@ -46,7 +45,7 @@ export function AskNow({ id, prompt, text, onText, ...place }: AskNowProps) {
   const ask = async () => {
     setState({ isBusy: true });
     const request = { action: 'ask', ...place, prompt: text === prompt ? undefined : text } as const;
-    const state = await source.checkpoint<AskReply>(id, request, leaving.signal).then(
+    const state = await source.send<AskReply>('checkpoint', id, request, leaving.signal).then(
       reply => ({ reply }),
       error => ({ error }),
     );
@@ -73,17 +72,8 @@ interface ChoiceProps extends Pick<AskNowProps, 'id' | 'step'> {
 /** Select of the run's checkpoints; the choice is in the address. */
 function CheckpointChoice({ id, step, changes }: ChoiceProps) {
   const source = useSource();
-  const [{ kept, problem }, setState] = useState<{ kept?: KeptCheckpoints; problem?: string }>({});
-  useEffect(() => {
-    let isCurrent = true;
-    source.get<KeptCheckpoints>('checkpoints', { id }).then(
-      kept => isCurrent && setState({ kept }),
-      (error: Error) => isCurrent && setState({ problem: error.message }),
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [source, id, changes]);
+  const read = () => source.get<KeptCheckpoints>('checkpoints', { id });
+  const { value: kept, error: problem } = useWork(read, [source, id, changes]);
   const { steps = [], best } = kept ?? {};
   const newest = steps.at(-1);
   const older = new Set([...steps.slice(-MAX_LISTED), best ?? newest].filter(one => one !== newest));
@@ -96,7 +86,7 @@ function CheckpointChoice({ id, step, changes }: ChoiceProps) {
   if (!isListed) options.push([String(step), `step ${step}${kept ? ', not kept' : ''}`]);
   return html`<${Select} inline label="Checkpoint" value=${step === undefined || step === newest ? '' : String(step)}
       options=${[['', first], ...options]} onChange=${(value: string) => choose({ checkpoint: value }, true)} />
-    ${problem !== undefined && html`<p class="fine outcome field-error" role="alert">The checkpoints cannot be listed: ${problem}</p>`}`;
+    ${problem !== undefined && html`<p class="fine outcome field-error" role="alert">The checkpoints cannot be listed: ${problem.message}</p>`}`;
 }
 
 /** A response, each token tinted by its probability. */

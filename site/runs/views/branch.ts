@@ -8,8 +8,8 @@ import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';
 import type { Branch } from './branch-lane.ts';
 import { CHECKPOINT } from './checkpoint-player.ts';
-import type { RunViewProps } from './run-view-props.ts';
-import { TokenForm } from './token-form.ts';
+import type { RunViewProps } from './parts.ts';
+import { TokenForm } from './parts.ts';
 
 /**
  * The branch of an episode, and its actions.
@@ -49,7 +49,12 @@ export function useBranch(
       const playOn = (actions: readonly Json[]) => {
         setWaiting(true);
         return source
-          .checkpoint<PlayOnReply>(store.id, { action: 'play_on', file, index, turn, step, actions }, signal)
+          .send<PlayOnReply>(
+            'checkpoint',
+            store.id,
+            { action: 'play_on', file, index, turn, step, actions },
+            signal,
+          )
           .finally(() => setWaiting(false));
       };
       const start = { episode, config, turn, by, playOn: hasCheckpoint ? playOn : undefined };

@@ -1,7 +1,7 @@
 import { counted } from '../../../shared/counted.ts';
 import { flattened, type SettingValue } from '../../compute/settings-text.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
-import type { Curve } from '../charts/chart-props.ts';
+import type { Curve } from '../charts/chart-view.ts';
 import { AXES, type Axis, positionsOn } from '../charts/chart-view.ts';
 import type { Points } from '../data/run-store.ts';
 import { settingText } from './runs-columns.ts';

@@ -1,14 +1,14 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
+import { Menu } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
-import { Menu } from '../../components/menu.ts';
-import { withUnit } from '../../components/with-unit.ts';
-import { listOf, listText } from '../../compute/list-text.ts';
+import { useWork } from '../../components/store.ts';
+import { withUnit } from '../../components/text.ts';
 import { MAX_TESTED, pairedTest, type TestResult, unpairedTest } from '../../compute/permutation-test.ts';
+import { listOf, listText } from '../../compute/run-query.ts';
 import type { MetricsReply, RunDetail, RunsReply } from '../../server/reader/run-reader.ts';
 import { type Address, formatAddress } from '../address.ts';
-import { Chart } from '../charts/chart.ts';
-import { ChartTools } from '../charts/chart-tools.ts';
+import { Chart, ChartTools } from '../charts/chart.ts';
 import { chartViewOf, knownAxes } from '../charts/chart-view.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { percent, short } from '../format.ts';
@@ -94,25 +94,13 @@ function useRuns(
   names: readonly string[],
 ): { readonly runs: readonly Compared[]; readonly error?: string } {
   const source = useSource();
-  const [state, setState] = useState<{ readonly runs: readonly Compared[]; readonly error?: string }>({
-    runs: [],
+  const read = async (id: string): Promise<Compared> => ({
+    detail: await source.get<RunDetail>('run', { id }),
+    metrics: await source.get<MetricsReply>('metrics', { id, names: listText(names) }),
   });
-  const key = listText([...ids, ...names]);
-  useEffect(() => {
-    let current = true;
-    const reading = ids.map(async id => ({
-      detail: await source.get<RunDetail>('run', { id }),
-      metrics: await source.get<MetricsReply>('metrics', { id, names: listText(names) }),
-    }));
-    Promise.all(reading).then(
-      runs => current && setState({ runs }),
-      (error: Error) => current && setState({ runs: [], error: error.message }),
-    );
-    return () => {
-      current = false;
-    };
-  }, [source, key]);
-  return state;
+  const inputs = [source, listText([...ids, ...names])];
+  const { value: runs = [], error } = useWork(() => Promise.all(ids.map(read)), inputs);
+  return { runs, error: error?.message };
 }
 
 interface DifferencesProps {

@@ -5,23 +5,20 @@ import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board, boardKindOf } from '../../boards/board.ts';
 import { isObject } from '../../boards/board-kind.ts';
+import { saveFile } from '../../components/buttons.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
-import { saveFile } from '../../components/save-file.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
-import { type PathCell, playerOf } from '../../compute/episode-path.ts';
+import { type PathCell, playerOf } from '../../compute/episode-digest.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress, parseAddress } from '../address.ts';
 import { useData } from '../data/hooks.ts';
 import { levelOf, short, signed } from '../format.ts';
 import { useBranch } from './branch.ts';
-import { useKeys } from './keys.ts';
-import { Meter } from './meter.ts';
-import { choose, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
+import type { RunViewProps } from './parts.ts';
+import { choose, Status, useKeys } from './parts.ts';
 import { weightsIn } from './tag-panels.ts';
-import { probability } from './token-text.ts';
-import { knownTints, promptRange, type Tint } from './tokens.ts';
+import { knownTints, probability, promptRange, type Tint } from './tokens.ts';
 import { TurnPanel } from './turn-panel.ts';
 import { Arrow, actionNames, leastLikely, leastLikelyIn, turnNumbers } from './turn-words.ts';
 
@@ -112,7 +109,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
       <span class="row"><span class="fine">Episode ${index + 1} of ${count}</span>
       ${index > 0 ? html`<a class="button small" href=${other(index - 1)} aria-keyshortcuts="k" aria-label="Episode before"><${Arrow} name="up" /></a>` : null}
       ${index < count - 1 ? html`<a class="button small" href=${other(index + 1)} aria-keyshortcuts="j" aria-label="Episode after"><${Arrow} name="down" /></a>` : null}
-      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLines([reply])]))}>Save<span class="visually-hidden"> as messages (JSONL)</span></button></span>
+      <button type="button" class="small" onClick=${() => saveFile(`${tag}-${episode.seed ?? file}-${index}.jsonl`, new Blob([chatLine(reply)]))}>Save<span class="visually-hidden"> as messages (JSONL)</span></button></span>
     </div>
     <div class="row apart low">
       <div class="grow"><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${episode.success !== null && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
@@ -247,31 +244,19 @@ function TurnStrip({ episode, turn, onTurn, end }: StripProps) {
 }
 
 /**
- * Episodes as OpenAI messages, one line each: `{"messages": [{"role", "content"}, …], "success", "return", …}`. Everything
- * before the first response is one user message, including chat markers in the prompt.
+ * An episode as OpenAI messages, a line of JSON: `{"messages": [{"role", "content"}, …], "success", "return", …}`.
+ * Everything before the first response is one user message, including chat markers in the prompt.
  */
-function chatLines(replies: readonly EpisodeReply[]): string {
-  return replies
-    .map(({ episode, texts }) => {
-      const messages = episode.turns.flatMap((turn, at) => {
-        const ids = episode.samples[turn.sample]?.token_ids;
-        const [start, end] = promptRange(episode.turns, at);
-        const prompt =
-          ids && end > start
-            ? ids
-                .slice(start, end)
-                .map(id => texts[id] ?? '')
-                .join('')
-            : turn.state;
-        return [
-          { role: 'user', content: prompt },
-          { role: 'assistant', content: turn.llm_raw_response },
-        ];
-      });
-      const { env_id, seed, success } = episode;
-      return `${JSON.stringify({ messages, env_id, seed, success, return: episode.return })}\n`;
-    })
-    .join('');
+function chatLine({ episode, texts }: EpisodeReply): string {
+  const { turns, samples, env_id, seed, success } = episode;
+  const messages = turns.flatMap((turn, at) => {
+    const ids = samples[turn.sample]?.token_ids.slice(...promptRange(turns, at)) ?? [];
+    return [
+      { role: 'user', content: ids.length > 0 ? ids.map(id => texts[id] ?? '').join('') : turn.state },
+      { role: 'assistant', content: turn.llm_raw_response },
+    ];
+  });
+  return `${JSON.stringify({ messages, env_id, seed, success, return: episode.return })}\n`;
 }
 
 /** Groups of more tries have no boards. */
@@ -340,4 +325,18 @@ function lineOf(path: readonly PathCell[]): string {
     return [`${fromCol + 0.5 - down} ${fromRow + 0.5 + right}`, `${col + 0.5 - down} ${row + 0.5 + right}`];
   });
   return steps.length === 0 ? '' : `M${steps.join('L')}`;
+}
+
+interface MeterProps {
+  /** −1 to 1 of the longest bar. */
+  readonly share: number;
+  /** The bar begins in the middle, and extends to the left below 0. */
+  readonly middle?: boolean;
+}
+
+/** A number as a bar. */
+function Meter({ share, middle }: MeterProps) {
+  const length = Math.min(1, Math.abs(share)) / (middle ? 2 : 1);
+  const from = middle ? 0.5 - (share < 0 ? length : 0) : 0;
+  return html`<span class="meter ${share < 0 ? 'down' : 'up'}" style=${{ '--from': from.toFixed(3), '--share': length.toFixed(3) }}></span>`;
 }

@@ -8,11 +8,11 @@ import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import type { SearchReply } from '../../server/reader/run-reader.ts';
 import type { SearchHit, TrajectoryFile } from '../../server/reader/trajectories.ts';
 import { type Address, formatAddress } from '../address.ts';
+import type { Query } from '../data/exported-source.ts';
 import { useData, useSource } from '../data/hooks.ts';
-import type { Query } from '../data/query.ts';
 import { levelOf, percent, short, signed } from '../format.ts';
+import type { RunViewProps } from './parts.ts';
 import { choose, Select, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 /** Groups shown before "show more". */
 const FIRST_GROUPS = 24;

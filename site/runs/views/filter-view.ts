@@ -1,16 +1,17 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useRef } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
+import { type Outcome, useWork } from '../../components/store.ts';
 import { Chart } from '../charts/chart.ts';
-import type { Curve } from '../charts/chart-props.ts';
+import type { Curve } from '../charts/chart-view.ts';
 import { Plane } from '../charts/plane.ts';
-import { type Loaded, useMetrics, useSource } from '../data/hooks.ts';
+import { useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { percent, short } from '../format.ts';
+import type { RunViewProps } from './parts.ts';
 import { choose, Panel, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 /** Series measured on a part of the responses. */
 interface Measured {
@@ -47,7 +48,7 @@ export function FilterView({ store, address }: RunViewProps) {
     return html`<div class="tiles" style="--tile: 30rem" aria-busy="true"></div>`;
   return html`<div class="tiles" style="--tile: 30rem">
     <${Panel} title="Groups and the rollout filter" class="wide">
-      <${Status} error=${error ?? unread} loading=${!rows && !error} />
+      <${Status} error=${error?.message ?? unread} loading=${!rows && !error} />
       ${rows?.length === 0 && html`<p class="hint">No groups were recorded: the run is from an earlier version, or before its first step.</p>`}
       <div class="tiles">
       ${rows && rows.length > 0 && html`<div class="stack"><${Groups} rows=${rows} step=${Number(address.query.step ?? rows.at(-1)!.step)} /></div>`}
@@ -230,27 +231,18 @@ const MAX_ROWS = 512;
 type Rows = readonly GroupsRow[];
 
 /** The groups of a run's iterations. A new step requests only its groups. */
-function useGroups(store: RunStore): Loaded<Rows> {
+function useGroups(store: RunStore): Outcome<Rows> {
   const source = useSource();
-  const [loaded, setLoaded] = useState<Loaded<Rows>>({});
   const kept = useRef<{ readonly of: string; readonly rows: Rows }>({ of: '', rows: [] });
   const of = `${store.id} ${store.replaced}`;
-  useEffect(() => {
-    let current = true;
+  const read = async () => {
     const known = kept.current.of === of ? kept.current.rows : [];
-    source.get<Rows>('groups', { id: store.id, after: known.at(-1)?.step }).then(
-      rows => {
-        if (!current) return;
-        kept.current = { of, rows: thinned([...known, ...rows]) };
-        setLoaded({ value: kept.current.rows });
-      },
-      (error: Error) => current && setLoaded({ error: error.message }),
-    );
-    return () => {
-      current = false;
-    };
-  }, [source, of, store.detail?.row.step]);
-  return loaded;
+    const news = await source.get<Rows>('groups', { id: store.id, after: known.at(-1)?.step });
+    const rows = thinned([...known, ...news]);
+    kept.current = { of, rows };
+    return rows;
+  };
+  return useWork(read, [source, of, store.detail?.row.step]);
 }
 
 /** Drops every second row of too many; the last one stays. */

@@ -1,8 +1,8 @@
 import { useEffect, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
-import { withUnit } from '../../components/with-unit.ts';
-import { presetText } from '../../compute/preset-text.ts';
+import { withUnit } from '../../components/text.ts';
+import { presetText } from '../../compute/settings-text.ts';
 import type { LeaderboardRow } from '../../server/reader/leaderboard.ts';
 import type { SignedReply, SignedRun } from '../../server/reader/signed-results.ts';
 import { formatAddress } from '../address.ts';

@@ -1,7 +1,7 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
+import type { RunViewProps } from './parts.ts';
 import { Panel } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 /** A reader who is this close to the end follows new lines, in pixels. */
 const END_PX = 16;

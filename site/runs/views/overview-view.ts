@@ -2,28 +2,26 @@ import { useEffect, useState } from 'preact/hooks';
 import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/control.ts';
 import type { RunDescription } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
-import { Command } from '../../components/copy-button.ts';
+import { Command } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';
-import { withUnit } from '../../components/with-unit.ts';
+import { withUnit } from '../../components/text.ts';
 import type { RunDetail } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
-import { Chart } from '../charts/chart.ts';
+import { Chart, ChartTools } from '../charts/chart.ts';
 import { SMALL_HEIGHT } from '../charts/chart-options.ts';
-import type { ChartProps, Curve } from '../charts/chart-props.ts';
-import { ChartTools } from '../charts/chart-tools.ts';
+import type { ChartProps, Curve } from '../charts/chart-view.ts';
 import { AXES, type ChartView, chartViewOf, knownAxes, positionsOn } from '../charts/chart-view.ts';
 import { SuccessBar } from '../charts/success-bar.ts';
 import { useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { percent, short } from '../format.ts';
 import { HEALTH_METRICS, healthCards } from '../health.ts';
-import { Panel, progressOf, Status } from './parts.ts';
+import type { RunViewProps } from './parts.ts';
+import { Panel, progressOf, Status, TokenForm } from './parts.ts';
 import { Rollouts } from './rollouts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 import { TagPanels, tagPanelMetrics } from './tag-panels.ts';
-import { TokenForm } from './token-form.ts';
 
 interface Small {
   readonly title: string;
@@ -204,7 +202,7 @@ function RunControls({ row }: { readonly row: RunRow }) {
     setState({ isBusy: true });
     try {
       const id = crypto.randomUUID();
-      await source.control(row.id, { id, session, action, ...(schedule ? { schedule } : {}) });
+      await source.send('control', row.id, { id, session, action, ...(schedule ? { schedule } : {}) });
       setState({ text: 'Sent. The notes of the trainer say when it is done.' });
     } catch (error) {
       setState({ error: (error as Error).message, isLocked: isLocked(error) });

@@ -1,9 +1,14 @@
 import type { ComponentChildren } from 'preact';
+import { useLayoutEffect } from 'preact/hooks';
 import { html } from '../../components/html.ts';
-import { listText } from '../../compute/list-text.ts';
+import { listen } from '../../components/store.ts';
 import { type Outcome, outcomeOf } from '../../compute/outcome.ts';
+import { listText } from '../../compute/run-query.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
+import type { Address } from '../address.ts';
 import { formatAddress } from '../address.ts';
+import { useSource } from '../data/hooks.ts';
+import type { RunStore } from '../data/run-store.ts';
 import { duration, timeLeft } from '../format.ts';
 
 /** Tone and sign of each outcome. */
@@ -112,4 +117,43 @@ export function progressOf({ state, stage, step, steps, eta_s: left, seconds }: 
   if (state === 'running') return `${stage}, ${done}${left === null ? '' : `, ${timeLeft(left)}`}`;
   const ended = state === 'stopped' ? `stopped at ${done}` : done;
   return seconds > 0 ? `${ended} after ${duration(seconds)}` : ended;
+}
+
+/** Properties of every view of a run. */
+export interface RunViewProps {
+  readonly store: RunStore;
+  readonly address: Address;
+}
+
+/** Takes the token that a server wants. */
+export function TokenForm({ onToken }: { readonly onToken: () => void }) {
+  const source = useSource();
+  const unlock = (event: SubmitEvent) => {
+    event.preventDefault();
+    source.setToken(String(new FormData(event.currentTarget as HTMLFormElement).get('token')));
+    onToken();
+  };
+  return html`<form class="row low controls" onSubmit=${unlock}><label class="field grow"><span>Token</span><input type="password" name="token" autocomplete="off" required /></label><button type="submit">Use it</button></form>`;
+}
+
+/** Calls the action of a key unless the reader types or a list takes the key. */
+export function useKeys(actions: { readonly [key: string]: () => unknown }): void {
+  // Installed before the first paint: a key pressed right then is meant for the page.
+  useLayoutEffect(() => {
+    const keydown = (event: KeyboardEvent) => {
+      const typing = (event.target as Element).closest?.('input, select, textarea, [data-own-keys]');
+      const name = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      if (typing || event.ctrlKey || event.altKey || event.metaKey || !Object.hasOwn(actions, name)) return;
+      event.preventDefault();
+      actions[name]();
+    };
+    return listen({ keydown });
+  });
+}
+
+/** Moves the cursor to the search field of the page and selects its text; does nothing on a page without one. */
+export function focusSearch(): void {
+  const field = document.querySelector<HTMLInputElement>('main input[type="search"]');
+  field?.focus();
+  field?.select();
 }

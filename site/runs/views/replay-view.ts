@@ -1,15 +1,15 @@
-import { useEffect, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
+import { useWork } from '../../components/store.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { short } from '../format.ts';
+import type { RunViewProps } from './parts.ts';
 import { choose, Select, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 /** Most validations shown side by side; of more, some evenly chosen and the last. */
 const MAX_FRAMES = 12;
@@ -83,23 +83,18 @@ function useTakes(
   index: number | undefined,
 ): readonly Take[] {
   const source = useSource();
-  const [takes, setTakes] = useState<readonly Take[]>([]);
   const names = files.map(({ name }) => name).join();
-  useEffect(() => {
-    if (index === undefined) return;
-    let current = true;
+  const read = async (): Promise<readonly Take[]> => {
+    if (index === undefined) return [];
     const reading = files.map(async ({ name, step }) => {
       const reply = await source
         .get<EpisodeReply>('episode', { id, file: name, index })
         .catch(() => undefined);
       return reply ? [{ file: name, step, index, episode: reply.episode }] : [];
     });
-    void Promise.all(reading).then(found => current && setTakes(found.flat()));
-    return () => {
-      current = false;
-    };
-  }, [source, id, names, index]);
-  return takes;
+    return (await Promise.all(reading)).flat();
+  };
+  return useWork(read, [source, id, names, index]).value ?? [];
 }
 
 function Frame({

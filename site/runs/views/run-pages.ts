@@ -1,12 +1,11 @@
-import { useEffect, useRef } from 'preact/hooks';
+import type { ComponentType } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { html } from '../../components/html.ts';
 import { type Address, formatAddress, RUN_VIEWS, type RunView } from '../address.ts';
 import { useRun } from '../data/hooks.ts';
 import { percent } from '../format.ts';
-import { useKeys } from './keys.ts';
-import { type Load, useLazy } from './lazy.ts';
-import { openCompare, StateChip, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
+import type { RunViewProps } from './parts.ts';
+import { openCompare, StateChip, Status, useKeys } from './parts.ts';
 
 const NAMES: { readonly [view in RunView]: string } = {
   overview: 'Overview',
@@ -74,4 +73,48 @@ export function RunPages({ address }: { readonly address: Address }) {
     </div>
     ${pages}
   </div>`;
+}
+
+/** Loads the scripts of a view, and returns the view. */
+export type Load<Props> = () => Promise<(props: Props) => unknown>;
+
+/** Views that are loaded, by how. */
+const loaded = new Map<unknown, unknown>();
+
+interface LazyView<Props> {
+  /** Undefined until its scripts have come. */
+  readonly view?: ComponentType<Props>;
+  /** Why they cannot be loaded. */
+  readonly error?: string;
+}
+
+/** A view that loads its scripts when it is first shown. */
+function useLazy<Props>(load: Load<Props>): LazyView<Props> {
+  const [failure, setFailure] = useState<{ readonly of?: unknown; readonly message?: string }>({});
+  const [, redraw] = useState(0);
+  useLayoutEffect(() => {
+    if (loaded.has(load)) return;
+    load().then(
+      view => {
+        loaded.set(load, view);
+        redraw(version => version + 1);
+      },
+      (error: Error) => setFailure({ of: load, message: error.message }),
+    );
+  }, [load]);
+  return {
+    view: loaded.get(load) as ComponentType<Props> | undefined,
+    error: failure.of === load ? failure.message : undefined,
+  };
+}
+
+interface LazyProps {
+  readonly load: Load<{ readonly address: Address }>;
+  readonly address: Address;
+}
+
+/** A view of several runs that loads its scripts when it is first shown. */
+export function Lazy({ load, address }: LazyProps) {
+  const { view, error } = useLazy(load);
+  return view ? html`<${view} address=${address} />` : html`<${Status} error=${error} loading=${!error} />`;
 }

@@ -1,6 +1,6 @@
 import type { ValidationPoint } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
-import { listOf, listText } from '../../compute/list-text.ts';
+import { listOf, listText } from '../../compute/run-query.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { SuccessBar } from '../charts/success-bar.ts';

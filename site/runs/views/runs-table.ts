@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { html } from '../../components/html.ts';
+import { listen } from '../../components/store.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { formatAddress } from '../address.ts';
 import { choose, StateChip } from './parts.ts';
@@ -45,12 +46,10 @@ export function RunTable({ rows, count, range, onRange, columns, sort, ticked, o
       asked ||= requestAnimationFrame(look);
     };
     soon();
-    addEventListener('scroll', soon, { passive: true });
-    addEventListener('resize', soon);
+    const forget = listen({ scroll: soon, resize: soon }, { passive: true });
     return () => {
       cancelAnimationFrame(asked);
-      removeEventListener('scroll', soon);
-      removeEventListener('resize', soon);
+      forget();
     };
   }, []);
   const now = Date.now();

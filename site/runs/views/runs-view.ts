@@ -1,19 +1,17 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { type Annotations, MAX_NOTE_LENGTH, NO_ANNOTATIONS } from '../../../shared/run-folder/annotations.ts';
-import { Command } from '../../components/copy-button.ts';
+import { Command, Menu } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
-import { Menu } from '../../components/menu.ts';
-import { listText } from '../../compute/list-text.ts';
+import { listen } from '../../components/store.ts';
 import { OUTCOMES, type Outcome } from '../../compute/outcome.ts';
-import { RUN_FIELDS, type RunGroup } from '../../compute/run-query.ts';
+import { listText, RUN_FIELDS, type RunGroup } from '../../compute/run-query.ts';
 import type { RunsReply, RunsSummary } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
 import { type Address, formatAddress } from '../address.ts';
 import { useData, useSource } from '../data/hooks.ts';
 import { percent } from '../format.ts';
-import { useKeys } from './keys.ts';
-import { choose, OUTCOME_LOOKS, openCompare, PageTitle, Select, Status } from './parts.ts';
+import { choose, OUTCOME_LOOKS, openCompare, PageTitle, Select, Status, useKeys } from './parts.ts';
 import {
   BUILT_IN_COLUMNS,
   columnIds,
@@ -279,14 +277,7 @@ function DropTarget() {
       event.preventDefault();
       void open(event.dataTransfer!.files);
     };
-    addEventListener('dragover', onOver);
-    addEventListener('dragleave', onLeave);
-    addEventListener('drop', onDrop);
-    return () => {
-      removeEventListener('dragover', onOver);
-      removeEventListener('dragleave', onLeave);
-      removeEventListener('drop', onDrop);
-    };
+    return listen({ dragover: onOver, dragleave: onLeave, drop: onDrop });
   }, [source]);
   const onPick = (event: Event) => {
     const field = event.currentTarget as HTMLInputElement;
@@ -317,7 +308,8 @@ function Selection({ rows, onClear, onChanged }: SelectionProps) {
   const allArchived = rows.every(({ annotations }) => annotations?.archived);
   const change = async (work: (before: Annotations) => Annotations) => {
     try {
-      for (const { id, annotations = NO_ANNOTATIONS } of rows) await source.annotate(id, work(annotations));
+      for (const { id, annotations = NO_ANNOTATIONS } of rows)
+        await source.send('annotations', id, work(annotations));
       setForm(undefined);
       setError(undefined);
     } catch (problem) {

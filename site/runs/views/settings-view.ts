@@ -1,8 +1,8 @@
 import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { allSettings, type SettingValue } from '../../compute/settings-text.ts';
+import type { RunViewProps } from './parts.ts';
 import { choose } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 type Entry = readonly [key: string, value: SettingValue];
 

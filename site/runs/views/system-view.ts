@@ -1,11 +1,11 @@
 import { counted } from '../../../shared/counted.ts';
 import { html } from '../../components/html.ts';
 import { Chart } from '../charts/chart.ts';
-import type { Curve } from '../charts/chart-props.ts';
+import type { Curve } from '../charts/chart-view.ts';
 import { useMetrics } from '../data/hooks.ts';
 import { duration, percent, short } from '../format.ts';
+import type { RunViewProps } from './parts.ts';
 import { Panel, Status } from './parts.ts';
-import type { RunViewProps } from './run-view-props.ts';
 
 /** Parts of a step, in order. */
 const PARTS = ['gen', 'diagnostics', 'adv', 'update_actor'] as const;

@@ -3,7 +3,6 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { html } from '../../components/html.ts';
 import { percent, short } from '../format.ts';
-import { probability, type TokenTexts, textOf, withLineEnds } from './token-text.ts';
 
 /** Values that can tint tokens. */
 export const TINTS = [
@@ -310,4 +309,21 @@ function LikeliestTokens({ sample, at, texts }: LikeliestProps) {
     )}
     <li><div class="row apart"><span class="fine">all others</span><span class="number">${percent(rest)}</span></div>${bar(rest)}</li>
   </ol>`;
+}
+
+/** Texts of tokens by id. */
+export interface TokenTexts {
+  readonly [id: string]: string;
+}
+
+/** The text of a token; its id where the text is unknown. */
+export const textOf = (texts: TokenTexts, id: number): string => texts[id] ?? `<${id}>`;
+
+/** Text with visible line ends. */
+export const withLineEnds = (text: string): string => text.replaceAll('\n', '↵\n');
+
+/** `3.9 %` for a log-probability. */
+export function probability(logProb: number): string {
+  const share = Math.exp(logProb);
+  return share > 0.9949 && share < 1 ? '> 99 %' : share < 0.001 ? '< 0.1 %' : percent(share);
 }

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { Board } from '../../boards/board.ts';
-import { Command } from '../../components/copy-button.ts';
+import { Command } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeReply } from '../../server/reader/trajectories.ts';
 import { useSource } from '../data/hooks.ts';

@@ -2,8 +2,7 @@ import t from 'tap';
 import type { Json } from '../../../shared/json.ts';
 import type { SampleRecord, TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeEnd } from '../../components/ends.ts';
-import { probability } from './token-text.ts';
-import { tintScale } from './tokens.ts';
+import { probability, tintScale } from './tokens.ts';
 import { actionsBefore, actionsOf, leastLikely, statesOf, turnNumbers } from './turn-words.ts';
 
 const lake = (player: readonly [number, number]): Json => ({

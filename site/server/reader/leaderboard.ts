@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
-import { presetText } from '../../compute/preset-text.ts';
+import { presetText } from '../../compute/settings-text.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
 
@@ -70,62 +70,72 @@ export class Leaderboard {
   }
 }
 
+/** Numbers and texts of a result in a file; what is missing or of the wrong type counts as nothing. */
+function known(value: Value) {
+  const text = (name: string) => String(value[name] ?? '');
+  const { pass_at } = value;
+  return {
+    ...{ size: number(value.size), low: number(value.low), high: number(value.high) },
+    pass_at: pass_at ? (object(pass_at) as LeaderboardRow['pass_at']) : null,
+    ...{ episodes: number(value.episodes), steps: number(value.steps), tokens: number(value.tokens) },
+    ...{ seconds: number(value.seconds), date: text('date'), command: text('command') },
+  };
+}
+
 /** The last validation of a run, where it has one environment. */
-function validationRows(row: RunRow): LeaderboardRow[] {
-  const last = row.validations.at(-1);
-  const [tag, ...others] = row.run.tags;
+function validationRows({ run, validations, seconds, updated, id }: RunRow): LeaderboardRow[] {
+  const last = validations.at(-1);
+  const [tag, ...others] = run.tags;
   if (!last || !tag || others.length > 0) return [];
   return [
     {
+      ...known({ ...last, size: run.parameters, steps: last.step, seconds }),
       env_id: tag.env_id,
       preset: presetText(tag.config),
-      policy: `${row.run.name}, step ${last.step}`,
-      size: row.run.parameters,
+      policy: `${run.name}, step ${last.step}`,
       success: last.success,
-      low: last.low ?? null,
-      high: last.high ?? null,
-      pass_at: null,
-      episodes: null,
-      steps: last.step,
-      tokens: null,
-      seconds: row.seconds,
-      date: new Date(row.updated).toISOString(),
+      date: new Date(updated).toISOString(),
       command: 'validation during training',
       source: '',
-      run: row.id,
+      run: id,
     },
   ];
 }
 
 /** @param document an `evaluations/*.json` of the command `evaluate` */
-function evaluationRows(document: unknown, row: RunRow): LeaderboardRow[] {
+function evaluationRows(document: unknown, { run, id }: RunRow): LeaderboardRow[] {
   const value = object(document);
   const rows = Array.isArray(value.rows) ? value.rows : [];
   return rows.flatMap(item => {
     const one = object(item);
-    const tag = row.run.tags.find(({ tag }) => tag === one.tag);
+    const tag = run.tags.find(({ tag }) => tag === one.tag);
     if (!tag || typeof one.success !== 'number') return [];
     // Earlier versions wrote the training of the newest checkpoint for all policies.
     const trained = object(one.policy === 'checkpoint' ? (one.trained ?? value.trained) : one.trained);
     const own = number(trained.step) !== null;
+    const { step: steps, sampled_tokens: tokens, seconds } = trained;
+    const { date, command } = value;
+    const { success_low: low, success_high: high, pass_at, episodes } = one;
     return [
       {
+        ...known({
+          size: own && run.parameters,
+          low,
+          high,
+          pass_at,
+          episodes,
+          steps,
+          tokens,
+          seconds,
+          date,
+          command,
+        }),
         env_id: tag.env_id,
         preset: presetText(tag.config),
-        policy: `${own ? `${row.run.name}, ` : ''}${String(one.policy)} (${String(one.mode)})`,
-        size: own ? row.run.parameters : null,
+        policy: `${own ? `${run.name}, ` : ''}${String(one.policy)} (${String(one.mode)})`,
         success: one.success,
-        low: number(one.success_low),
-        high: number(one.success_high),
-        pass_at: one.pass_at ? (object(one.pass_at) as { readonly [k: string]: number }) : null,
-        episodes: number(one.episodes),
-        steps: number(trained.step),
-        tokens: number(trained.sampled_tokens),
-        seconds: number(trained.seconds),
-        date: String(value.date ?? ''),
-        command: String(value.command ?? ''),
         source: '',
-        run: row.id,
+        run: id,
       },
     ];
   });
@@ -137,37 +147,21 @@ async function readPublished(file: string): Promise<LeaderboardRow[]> {
   if (!Array.isArray(entries)) throw new Error(`${file}: a list of results is wanted`);
   return entries.map((entry, i) => {
     const given = object(entry);
-    for (const key of ['env_id', 'policy', 'source']) {
-      if (typeof given[key] !== 'string' || given[key] === '') {
-        throw new Error(`${file}: entry ${i + 1} lacks \`${key}\`, a text`);
-      }
-    }
-    const { success } = given;
+    const [env_id, policy, source] = ['env_id', 'policy', 'source'].map(key => {
+      const text = given[key];
+      if (typeof text === 'string' && text !== '') return text;
+      throw new Error(`${file}: entry ${i + 1} lacks \`${key}\`, a text`);
+    });
+    const { success, preset = '' } = given;
     if (typeof success !== 'number' || !(success >= 0 && success <= 1)) {
       throw new Error(`${file}: \`success\` of entry ${i + 1} is a share from 0 to 1`);
     }
-    return {
-      env_id: String(given.env_id),
-      preset: String(given.preset ?? ''),
-      policy: String(given.policy),
-      size: number(given.size),
-      success,
-      low: number(given.low),
-      high: number(given.high),
-      pass_at: given.pass_at ? (object(given.pass_at) as { readonly [k: string]: number }) : null,
-      episodes: number(given.episodes),
-      steps: number(given.steps),
-      tokens: number(given.tokens),
-      seconds: number(given.seconds),
-      date: String(given.date ?? ''),
-      command: String(given.command ?? ''),
-      source: String(given.source),
-    };
+    return { ...known(given), env_id, preset: String(preset ?? ''), policy, success, source };
   });
 }
 
-const object = (value: unknown): { readonly [key: string]: unknown } =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as { readonly [key: string]: unknown })
-    : {};
+type Value = { readonly [key: string]: unknown };
+
+const object = (value: unknown): Value =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Value) : {};
 const number = (value: unknown): number | null => (typeof value === 'number' ? value : null);

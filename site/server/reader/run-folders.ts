@@ -3,7 +3,7 @@ import { type FileHandle, lstat, open, readdir, realpath } from 'node:fs/promise
 import { join, sep } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { parseShallowJson } from '../../../shared/json.ts';
-import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { RUN_FILES, type RunStatus } from '../../../shared/run-folder/run-files.ts';
 
 /** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
 const DEEPEST = 3;
@@ -231,4 +231,22 @@ export async function namesIn(run: FoundRun, folder: string, pattern: RegExp): P
     .filter(entry => entry.isFile() && pattern.test(entry.name))
     .map(entry => entry.name)
     .sort();
+}
+
+/** The trainer writes about 6 KiB. */
+const MAX_CONFIG_BYTES = 128 * 1024;
+
+/** The text of a run's `config.yaml`; undefined where it is missing, a link or too large. */
+export const readConfig = (run: FoundRun): Promise<string | undefined> =>
+  readRunText(run, MAX_CONFIG_BYTES, RUN_FILES.config);
+
+const MAX_STATUS_BYTES = 1024 * 1024;
+
+/** The value of a run's `status.json`, or of another small file, which may have any fields; undefined for anything but an object. */
+export async function readStatus(
+  run: FoundRun,
+  name: string = RUN_FILES.status,
+): Promise<{ readonly [key in keyof RunStatus]?: unknown } | undefined> {
+  const value = await readRunJson(run, MAX_STATUS_BYTES, name);
+  return typeof value === 'object' && value !== null ? value : undefined;
 }

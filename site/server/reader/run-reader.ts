@@ -16,20 +16,12 @@ import type { EpisodeDigest } from '../../compute/episode-digest.ts';
 import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
 import { downsampled, Series, type SeriesPoints } from '../../compute/series.ts';
-import { RunControl } from './control.ts';
-import { GrowingFile } from './growing-file.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';
+import { GrowingFile } from './lines.ts';
 import { LogTail } from './log-tail.ts';
-import { readConfig } from './run-config.ts';
-import { type FoundRun, RunFolders, readRunJson } from './run-folders.ts';
-import {
-  MAX_STATUS_BYTES,
-  type RunRow,
-  type RunsQuery,
-  type RunsReply,
-  type RunsSummary,
-  RunsTable,
-} from './runs-table.ts';
+import { type FoundRun, RunFolders, readConfig, readStatus } from './run-folders.ts';
+import { RunControl } from './run-writes.ts';
+import { type RunRow, type RunsQuery, type RunsReply, type RunsSummary, RunsTable } from './runs-table.ts';
 import { type SignedReply, SignedResults, type SignedSettings } from './signed-results.ts';
 import { type EpisodeReply, type SearchHit, Trajectories, type TrajectoryFile } from './trajectories.ts';
 
@@ -149,7 +141,7 @@ export class RunReader {
     const [row, text, status, files, metrics] = await Promise.all([
       this.row(run),
       readConfig(run),
-      readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status),
+      readStatus(run),
       this.#trajectories.files(run),
       this.table(run),
       log.refresh(),

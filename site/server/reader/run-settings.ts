@@ -4,8 +4,7 @@ import { remembered } from '../../../shared/remembered.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';
-import { readConfig } from './run-config.ts';
-import { type FoundRun, mapped } from './run-folders.ts';
+import { type FoundRun, mapped, readConfig } from './run-folders.ts';
 
 /** Different keys of all runs that are remembered. */
 const MAX_KEYS = 5000;

@@ -7,7 +7,6 @@ import {
   RUN_STATES,
   type RunDescription,
   type RunNote,
-  type RunStatus,
   SILENT_MS,
   type ValidationPoint,
 } from '../../../shared/run-folder/run-files.ts';
@@ -22,12 +21,10 @@ import {
   settingKeys,
 } from '../../compute/run-query.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
-import { RunAnnotations } from './annotations.ts';
-import { readConfig } from './run-config.ts';
-import { type FoundRun, mapped, type RunFolders, readRunJson } from './run-folders.ts';
+import { type FoundRun, mapped, type RunFolders, readConfig, readStatus } from './run-folders.ts';
 import { RunSettings } from './run-settings.ts';
+import { RunAnnotations } from './run-writes.ts';
 
-export const MAX_STATUS_BYTES = 1024 * 1024;
 const MAX_TEXT_LENGTH = 300;
 /** Validations of a row of the table, enough for its small curve. */
 const MAX_ROW_VALIDATIONS = 100;
@@ -252,10 +249,8 @@ function withLife({ pid, pidStart, host, ...row }: OwnedRow, { seenMs, aliveMs }
 }
 
 async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
-  const status = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.status)) as
-    | Partial<RunStatus>
-    | undefined;
-  if (typeof status !== 'object' || status === null || typeof status.run !== 'object') return emptyRow(run);
+  const status = await readStatus(run);
+  if (typeof status?.run !== 'object') return emptyRow(run);
   return {
     ...emptyRow(run),
     state: oneOf<ShownState>(status.state, RUN_STATES) ?? 'unknown',
@@ -280,9 +275,7 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
 async function rowOfConfig(run: FoundRun): Promise<RunRow> {
   const row = emptyRow(run);
   const config = await readConfig(run);
-  const summary = (await readRunJson(run, MAX_STATUS_BYTES, RUN_FILES.summary)) as
-    | { readonly [key: string]: unknown }
-    | undefined;
+  const summary: { readonly [key: string]: unknown } | undefined = await readStatus(run, RUN_FILES.summary);
   let settings: { readonly [key: string]: unknown } = {};
   try {
     settings = (parseYaml(config ?? '') ?? {}) as typeof settings;

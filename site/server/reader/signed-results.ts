@@ -17,8 +17,14 @@ import {
 import { VERSION } from '../../../shared/version.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { objectOn, readLines } from './lines.ts';
-import { readConfig } from './run-config.ts';
-import { type FoundRun, mapped, openRunFile, type RunFolders, readRunText } from './run-folders.ts';
+import {
+  type FoundRun,
+  mapped,
+  openRunFile,
+  type RunFolders,
+  readConfig,
+  readRunText,
+} from './run-folders.ts';
 
 const MAX_AUTHORS_BYTES = 1024 * 1024;
 const MAX_LINE_BYTES = 4 * 1024 * 1024;
