@@ -29,21 +29,9 @@ export function textTable(
       .map((i, place) => (numbers && place > 0 ? cells[i].padStart(widths[i]) : cells[i].padEnd(widths[i])))
       .join(GAP)
       .trimEnd();
+  const rule = ruled ? [widths.map(width => '-'.repeat(width))] : [];
   return parts(widths, keys, columns)
-    .map(shown =>
-      [
-        line(head, shown),
-        ...(ruled
-          ? [
-              line(
-                widths.map(width => '-'.repeat(width)),
-                shown,
-              ),
-            ]
-          : []),
-        ...body.map(row => line(row, shown)),
-      ].join('\n'),
-    )
+    .map(shown => [head, ...rule, ...body].map(row => line(row, shown)).join('\n'))
     .join('\n\n');
 }
 

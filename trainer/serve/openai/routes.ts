@@ -124,7 +124,8 @@ async function answer(
       reply.raw.end(`data: ${JSON.stringify(apiErrorOf(error).body)}\n\n`);
     } else throw error;
   } finally {
-    const aborted = gone.signal.aborted;
+    const { aborted } = gone.signal;
+    const usage = usageOf(task.choices, task.options.n);
     // The tokens that other choices of the request still sample are no longer needed.
     gone.abort(new Error('the request is over'));
     leave();
@@ -132,21 +133,14 @@ async function answer(
       kind: task.kind,
       model: task.model.name,
       outcome: aborted ? 'aborted' : outcome,
-      ...tokensOf(task),
+      promptTokens: usage.prompt_tokens,
+      completionTokens: usage.completion_tokens,
       seconds: elapsed(),
       ...(firstTokenSeconds === undefined ? {} : { firstTokenSeconds }),
     });
     if (aborted && !reply.sent) reply.hijack();
   }
   return reply;
-}
-
-function tokensOf({
-  choices,
-  options: { n },
-}: CompletionTask): Pick<CompletionEnd, 'promptTokens' | 'completionTokens'> {
-  const { prompt_tokens, completion_tokens } = usageOf(choices, n);
-  return { promptTokens: prompt_tokens, completionTokens: completion_tokens };
 }
 
 /** The error in the form of OpenAI's API. */
