@@ -175,7 +175,6 @@ const WARM_START: Omit<WarmStartSettings, 'epochs'> = {
   random_turns: 0,
   learn_random_turns: false,
   learn: 'responses',
-  turns: 'all',
   start_seed: 0,
   batch_size: 16,
   learning_rate: 3e-3,

@@ -59,7 +59,6 @@ async function trainedFolder(folder: string): Promise<void> {
     random_turns: 0,
     learn_random_turns: false,
     learn: 'responses',
-    turns: 'all',
     start_seed: 0,
     epochs: 60,
     batch_size: 2,

@@ -133,10 +133,9 @@ function warmStartLines({ demonstrations }: ConfigSubject, { warmStart, passes }
   }
   if (!warmStart) return [];
   return [
-    'warm_start: # imitates random play, which shows how answers are written and how the world moves',
+    'warm_start: # imitates random play, which shows how answers are written and how the world moves, not what to do',
     '  policy: random',
     '  learn: everything',
-    '  turns: good # not those that were followed by less reward than usual',
     ...line('episodes', warmStart),
     '  batch_size: 32',
     '  epochs: 4',

@@ -116,7 +116,7 @@ t.test('an environment becomes a config with a reason for each choice, and the s
     train_tags: ['Yes'],
     tags: { Yes: { env_id: 'Yes-v0', config: { pay: 2 }, max_turn: 4, max_actions_per_turn: 1 } },
     rollout: { prompt: 'compact', constrained: true, response_length: 3, env_groups: 128, group_size: 1 },
-    warm_start: { policy: 'random', episodes: 600, turns: 'good' },
+    warm_start: { policy: 'random', episodes: 600 },
     algorithm: { reward_scale: 1 },
   });
   const success = settings.tags.Yes.random_success!;

@@ -35,8 +35,6 @@ export const WarmStart = closed({
   learn_random_turns: flag(false),
   /** Tokens in the loss; `everything` includes prompts. */
   learn: choice(['responses', 'everything'], 'responses'),
-  /** Learned turns; `good`: not those followed by less reward than usual. */
-  turns: choice(['all', 'good'], 'all'),
   /** First seed of the demonstrations' levels. */
   start_seed: count(1_000_000),
   /** Passes over the examples. */

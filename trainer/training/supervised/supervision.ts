@@ -10,7 +10,6 @@ import {
   demonstrationsOf,
   demonstratorOf,
 } from '../../data/demonstrations.ts';
-import { withoutPoorTurns } from '../../data/good-turns.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { Policy } from '../../policy/policy.ts';
@@ -256,8 +255,7 @@ async function played(
     ? await playGivenEpisodes(context, given, settings, stop)
     : { episodes: await byReference(settings, context, warm, stop), warnings: [] };
   for (const warning of warnings) progress.warn(warning);
-  const unseen = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
-  const kept = warm.turns === 'good' && !given ? withoutPoorTurns(unseen) : unseen;
+  const kept = episodes.filter(episode => !validationLevels.has(levelHash(episode)));
   const success = episodes.filter(episode => episode.success).length / episodes.length;
   const samples = kept.flatMap(episode => demonstrationsOf(episode, warm.learn));
   const limit = settings.policy.context;
