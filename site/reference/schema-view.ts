@@ -57,11 +57,11 @@ export interface OpenApi {
 const nameOf = (ref: string): string => ref.slice(ref.lastIndexOf('/') + 1);
 
 /** Resolves a reference to a schema. */
-export function resolved(schema: Schema, document: OpenApi): Schema {
+function resolved(schema: Schema, document: OpenApi): Schema {
   return schema.$ref === undefined ? schema : document.components.schemas[nameOf(schema.$ref)];
 }
 
-export const alternatives = ({ anyOf, oneOf, allOf }: Schema) => anyOf ?? oneOf ?? allOf ?? [];
+const alternatives = ({ anyOf, oneOf, allOf }: Schema) => anyOf ?? oneOf ?? allOf ?? [];
 
 /** A type in a few words: `"string[] | null"`. */
 function typeName(schema: Schema): string {

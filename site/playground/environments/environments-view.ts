@@ -157,7 +157,7 @@ export type Showcases = { readonly [envId: string]: Showcase };
 let loading: Promise<Showcases> | undefined;
 
 /** The showcases of the built-in environments, made by `npm run docs`; empty where they cannot be loaded. */
-export function showcases(): Promise<Showcases> {
+function showcases(): Promise<Showcases> {
   loading ??= fetch(new URL('./showcases.json', import.meta.url))
     .then(response => (response.ok ? response.json() : {}))
     .catch(() => {
