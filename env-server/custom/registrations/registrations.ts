@@ -228,9 +228,7 @@ export class Registrations {
 
   async #replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
     const known = this.#own(principal, envId);
-    if (this.#underWay.has(envId)) {
-      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
-    }
+    this.#requireIdle(envId);
     return this.#accept(principal, 'replace', envId, definition, known);
   }
 
@@ -261,9 +259,7 @@ export class Registrations {
       const names = dependents.map(({ envId }) => envId).join(', ');
       throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
     }
-    if (this.#underWay.has(envId)) {
-      throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
-    }
+    this.#requireIdle(envId);
     await this.#withdraw(principal, known);
   }
 
@@ -342,6 +338,12 @@ export class Registrations {
     } finally {
       this.#underWay.delete(envId);
     }
+  }
+
+  /** @throws Problem `environment_in_use` */
+  #requireIdle(envId: string): void {
+    if (!this.#underWay.has(envId)) return;
+    throw new Problem('environment_in_use', `${envId} is being replaced or removed by another request`);
   }
 
   /** Owners of all environments, including those being registered. */

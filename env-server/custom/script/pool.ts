@@ -42,20 +42,10 @@ interface ScriptCall {
 }
 
 /** A script of one environment. */
-class PooledScript {
+interface PooledScript extends Omit<ScriptSource, 'owner'> {
   readonly id: number;
-  readonly name: string;
-  readonly source: string;
   readonly slots: SlotGroup;
   readonly breaker: CircuitBreaker;
-
-  constructor(id: number, { name, source }: ScriptSource, slots: SlotGroup, now: () => number) {
-    this.id = id;
-    this.name = name;
-    this.source = source;
-    this.slots = slots;
-    this.breaker = new CircuitBreaker(now, TRIP_AFTER);
-  }
 }
 
 export interface ScriptSource {
@@ -108,10 +98,10 @@ export class ScriptPool {
   }
 
   /** Adds a script; nothing runs until it is called. */
-  script(source: ScriptSource): PooledScript {
-    const { owner } = source;
+  script({ owner, ...source }: ScriptSource): PooledScript {
     this.#owners.add(owner);
-    return new PooledScript(++this.#scripts, source, this.#slots.group(owner, this.#share), this.#now);
+    const slots = this.#slots.group(owner, this.#share);
+    return { ...source, id: ++this.#scripts, slots, breaker: new CircuitBreaker(this.#now, TRIP_AFTER) };
   }
 
   /**

@@ -26,7 +26,7 @@ import type { Session } from '../session.ts';
 import { replacedReason } from './new-session.ts';
 import { episodeOfRecord, keyOfRecordedStep } from './recorded-episode.ts';
 import { SessionImage } from './session-image.ts';
-import type { SessionHistory, StoredHead, StoredSession, StoredSettings } from './stored-session.ts';
+import type { StoredHead, StoredSession, StoredSettings } from './stored-session.ts';
 import {
   type HeldSession,
   heldSession,
@@ -272,7 +272,8 @@ export async function restore(
     const body = JSON.parse(first.body) as RecordBody<'open'>;
     if (body.lost !== undefined) throw new Error(body.lost);
     const variant = parts.catalog.variant(settings.envId, settings.config, settings.wrappers);
-    const past = { ...NEW_HISTORY, recorded: first.n };
+    const none = { snapshots: [], replies: [], droppedKeys: [] };
+    const past = { ...none, episodes: 1, snapshotsTaken: 0, rolledBack: false, recorded: first.n };
     session = make({
       session: { ...settings, episode: firstEpisode(body, content.like), past },
       variant,
@@ -317,32 +318,13 @@ export function settingsOf(
   return { ...settings, deadline: sessions.now() + settings.deadline - sessions.wall(sessions.now()) };
 }
 
-/** History of a new session. */
-const NEW_HISTORY: SessionHistory = {
-  episodes: 1,
-  snapshotsTaken: 0,
-  snapshots: [],
-  replies: [],
-  droppedKeys: [],
-  rolledBack: false,
-  recorded: 1,
-};
-
 /** Settings in an `open` record. */
 function settingsOfRecord(id: string, body: OpenBody): StoredSettings {
-  return {
-    id,
-    serial: body.serial,
-    owner: body.owner,
-    groupId: body.group_id,
-    envId: body.env_id,
-    config: body.config,
-    wrappers: body.wrappers as unknown as readonly WrapperChoice[],
-    format: body.format as StoredSettings['format'],
-    createdAt: body.created_at,
-    ttlMs: body.ttl_ms,
-    deadline: body.deadline,
-  };
+  const { serial, owner, config, deadline } = body;
+  const { group_id: groupId, env_id: envId, created_at: createdAt, ttl_ms: ttlMs } = body;
+  const wrappers = body.wrappers as unknown as readonly WrapperChoice[];
+  const format = body.format as StoredSettings['format'];
+  return { id, serial, owner, groupId, envId, config, wrappers, format, createdAt, ttlMs, deadline };
 }
 
 /**

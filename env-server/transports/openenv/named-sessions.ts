@@ -205,13 +205,9 @@ export class NamedSessions {
   #endNames(sessionId: string, hasEnded = true): void {
     for (const [key, entry] of this.#bySession.get(sessionId) ?? []) {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
-      if (entry.chosen && hasEnded) this.#rememberEnd(key, sessionId);
+      if (entry.chosen && hasEnded) this.#ended.set(key, sessionId);
     }
     this.#bySession.delete(sessionId);
-  }
-
-  #rememberEnd(key: string, sessionId: string): void {
-    this.#ended.set(key, sessionId);
   }
 }
 

@@ -203,31 +203,26 @@ export async function toolsOf(
   return [{ name: TOOL, description: instruction, inputSchema: schema }];
 }
 
-/** A step as a tool result in MCP's form, with the keys of OpenEnv's own tools. */
+/** A tool result in MCP's form, with the keys of OpenEnv's own tools. */
+const resultOf = (content: ToolResult['content'], data: JsonObject, isError: boolean): ToolResult => ({
+  content,
+  structuredContent: data,
+  isError,
+  structured_content: data,
+  data,
+  is_error: isError,
+});
+
+/** A step as a tool result. */
 export function toolResult({ observation, reward, done, metadata }: OpenEnvStepReply): ToolResult {
-  const data = { observation, reward, done, metadata };
-  return {
-    content: contentOf(observation.parts ?? textOf(observation)),
-    structuredContent: data,
-    isError: false,
-    structured_content: data,
-    data,
-    is_error: false,
-  };
+  const content = contentOf(observation.parts ?? textOf(observation));
+  return resultOf(content, { observation, reward, done, metadata }, false);
 }
 
 /** A step after the end of the episode as a tool result. None of OpenEnv's tools resets. */
 export function overResult(problem: Problem, { sessionId }: PlayedSession): ToolResult {
   const advice = `No tool does so: send a reset over OpenEnv's /ws or POST /v1/sessions/${sessionId}/reset, or open another session.`;
-  const { structuredContent: data } = failureResult(problem);
-  return {
-    content: contentOf(`${problem.message}. ${advice}`),
-    structuredContent: data,
-    isError: true,
-    structured_content: data,
-    data,
-    is_error: true,
-  };
+  return resultOf(contentOf(`${problem.message}. ${advice}`), failureResult(problem).structuredContent, true);
 }
 
 /** An observation as text. */

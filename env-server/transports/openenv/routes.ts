@@ -26,6 +26,7 @@ import { heartbeat, type PacedWebSocket } from '../websocket/paced-websocket.ts'
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { type McpCaller, McpServer } from './mcp-server.ts';
 import {
+  type ActionForm,
   actionForm,
   countable,
   InvalidMessage,
@@ -220,26 +221,22 @@ function addPlay(
 }
 
 function addDescriptions(scope: FastifyInstance, dispatcher: Dispatcher): void {
-  const describe = async (request: FastifyRequest) => {
-    const envId = envIdOf(request);
-    const document = await dispatcher.operate<EnvironmentDocument>(request.principal, 'get_environment', {
-      env_id: envId,
+  const { catalog } = dispatcher.services;
+  const add = (
+    url: string,
+    write: (document: EnvironmentDocument, form: ActionForm, request: FastifyRequest) => JsonObject,
+  ) =>
+    scope.get(url, async (request, reply) => {
+      const envId = envIdOf(request);
+      const about = { env_id: envId };
+      const found = dispatcher.operate<EnvironmentDocument>(request.principal, 'get_environment', about);
+      return sendJson(reply, write(await found, actionForm(catalog.variant(envId)), request));
     });
-    return { document, form: actionForm(dispatcher.services.catalog.variant(envId)) };
-  };
-  scope.get('/metadata', async (request, reply) => {
-    const { document } = await describe(request);
-    return sendJson(reply, metadataOf(document));
-  });
-  scope.get('/schema', async (request, reply) => {
-    const { form } = await describe(request);
-    return sendJson(reply, schemasOf(form));
-  });
-  scope.get('/openapi.json', async (request, reply) => {
-    const { document, form } = await describe(request);
-    const path = request.url.slice(0, request.url.lastIndexOf('/'));
-    return sendJson(reply, openApiOf(document, form, path));
-  });
+  add('/metadata', metadataOf);
+  add('/schema', (_document, form) => schemasOf(form));
+  add('/openapi.json', (document, form, { url }) =>
+    openApiOf(document, form, url.slice(0, url.lastIndexOf('/'))),
+  );
   scope.get('/health', (request, reply) => {
     dispatcher.services.catalog.variant(envIdOf(request));
     const { draining } = dispatcher.services.sessions.shutdown;
