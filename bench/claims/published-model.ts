@@ -29,12 +29,12 @@ export const PUBLISHED_MODEL_COUNTDOWN: Claim = {
   name: 'smollm2-countdown',
   title: 'A published model learns Countdown with two numbers',
   text: [
-    'SmolLM2-135M-Instruct from its GGUF file: 128 answers of a player that draws sign and order at random, then GRPO on adapters of rank 16, one step an iteration. “Before” is after these answers; the row “untouched” is the model as published, the same for every seed, with the same prompts. Success is sampled at temperature 1 on 128 puzzles that every seed shares and that training never shows.',
+    'SmolLM2-135M-Instruct from its GGUF file: 192 answers, half of a player that draws sign and order at random and half right, then GRPO on adapters of rank 16, one step an iteration. “Before” is after these answers; the row “untouched” is the model as published, the same for every seed, with the same prompts. Success is sampled at temperature 1 on 128 puzzles that every seed shares and that training never shows.',
     'Two numbers up to 99 come to a target up to 30 by + or −. Six puzzles in seven need −, with the larger number first.',
   ],
   runs: [
     { variant: 'untouched', config: COUNTDOWN, overrides: [...COMMON, 'warm_start=null', ...within(0, 10)] },
-    { variant: 'random answers and GRPO', config: COUNTDOWN, overrides: [...COMMON, ...within(10, 60)] },
+    { variant: 'answers and GRPO', config: COUNTDOWN, overrides: [...COMMON, ...within(10, 60)] },
   ],
   pairs: [],
   references: [
