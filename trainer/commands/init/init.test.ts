@@ -270,7 +270,7 @@ t.test('of long texts a vocabulary is learned, with which runs train, resume and
 
   const { out, text } = await initialized(t, url, 'Long-v0');
   const folder = join(out, '..', 'made-tokenizer');
-  const [, learned, bytes] = / tokenizer: \/\S+ # pairs of bytes .*: (\d+) tokens a turn instead of (\d+)\n/
+  const [, learned, bytes] = / tokenizer: \.\/\S+ # pairs of bytes .*: (\d+) tokens a turn instead of (\d+)\n/
     .exec(text)!
     .map(Number);
   t.ok(bytes > 300 && learned < bytes / 2, `${learned} of ${bytes}`);
