@@ -289,8 +289,9 @@ t.test('of long texts a vocabulary is learned, with which runs train, resume and
   ]);
   t.equal(settings.policy.tokenizer, folder, 'a path that holds wherever the run is started');
   t.match(readFileSync(out, 'utf8'), '  tokenizer: ./made-tokenizer #');
-  const moved = t.testdir();
-  cpSync(join(out, '..'), moved, { recursive: true });
+  const moved = join(out, '..', 'moved');
+  cpSync(out, join(moved, 'made.yaml'));
+  cpSync(folder, join(moved, 'made-tokenizer'), { recursive: true });
   t.equal(loadRunSettings(join(moved, 'made.yaml')).policy.tokenizer, join(moved, 'made-tokenizer'));
   const shown = `say yes at door 5, 漢字 👍 step ${'\0'}`;
   const tokenizer = await loadTokenizer(folder);
