@@ -90,7 +90,7 @@ const COMMANDS: readonly Command[] = [
       },
       {
         page: PERFORMANCE,
-        written: /of processor time with (\d+) MB resident/,
+        written: /of processor time, (\d+) MB resident/,
         printed: /^resident +(\d+) /m,
         interval: { times: 1.15 },
       },
