@@ -363,7 +363,7 @@ t.test(
         /Note: Its observations have up to 10010 characters, \d+ tokens\. The policy reads 1024 of a turn: /,
       );
     }
-    t.match(loadRunSettings(vast.out), { policy: { context: 1027 }, rollout: { env_groups: 128 } });
+    t.match(loadRunSettings(vast.out), { policy: { context: 1027 }, rollout: { env_groups: 256 } });
     t.match(vast.printed, /iterations of about/, 'and part of an iteration was tried out');
   },
 );
