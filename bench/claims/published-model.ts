@@ -34,7 +34,7 @@ export const PUBLISHED_MODEL_COUNTDOWN: Claim = {
   ],
   runs: [
     { variant: 'untouched', config: COUNTDOWN, overrides: [...COMMON, 'warm_start=null', ...within(0, 10)] },
-    { variant: 'answers and GRPO', config: COUNTDOWN, overrides: [...COMMON, ...within(10, 60)] },
+    { variant: 'answers and GRPO', config: COUNTDOWN, overrides: [...COMMON, ...within(15, 60)] },
   ],
   pairs: [],
   references: [
