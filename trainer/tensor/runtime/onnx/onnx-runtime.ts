@@ -1,8 +1,11 @@
 import { InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
+import { GraphBuilder } from '../../graph/graph.ts';
+import { blockLayout } from '../../graph/operations/blocks.ts';
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
 import { SESSIONS_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
+import { ParameterStore } from '../parameter-store.ts';
 import type { CompileOptions, Executable, Runtime, Tensors } from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
@@ -27,6 +30,8 @@ class OnnxExecutable implements Executable, SessionHolder {
   readonly #feeds: Record<string, OnnxTensor>;
   readonly #fetches: Record<string, OnnxTensor> = {};
   readonly #anyRows: boolean;
+  /** True if there are two rows or more, and products with packed weights of 4 bits. */
+  readonly #hasHalfBytes: boolean;
   /** Rows that inputs and outputs are bound for; null for all those of the graph. */
   #rows: number | null = null;
   readonly #outputs: Tensors;
@@ -44,6 +49,9 @@ class OnnxExecutable implements Executable, SessionHolder {
     this.#anyRows = options.anyRows ?? false;
     const parameters = bindParameters(graph, options);
     this.#constants = this.#anyRows ? packedParameters(graph, parameters) : new Map();
+    this.#hasHalfBytes =
+      graph.nodes.some(({ operation, attributes }) => operation === 'blockMatmul' && attributes.bits === 4) &&
+      [...graph.inputs.values()].every(({ shape }) => shape[0] > 1);
     this.#feeds = Object.fromEntries(
       [...parameters].flatMap(([name, array]) =>
         this.#constants.has(name) ? [] : [[inputName(name), wrap(graph.parameters.get(name)!, array)]],
@@ -75,7 +83,8 @@ class OnnxExecutable implements Executable, SessionHolder {
   async run(inputs: Tensors, rows?: number): Promise<Tensors> {
     if (rows !== undefined && !this.#anyRows)
       throw new RuntimeError('the program has a fixed number of rows');
-    this.#feed(inputs, rows ?? null);
+    const apart = rows === 1 && this.#hasHalfBytes && !(await oneRowIsAlike());
+    this.#feed(inputs, apart ? 2 : (rows ?? null));
     this.#running++;
     try {
       const session = await this.prepare();
@@ -254,4 +263,45 @@ export class SessionBudget {
 /** Approximate bytes of a session of the graph between runs. */
 function sessionBytes({ nodes }: Pick<Graph, 'nodes'>): number {
   return NODE_BYTES * nodes.length;
+}
+
+let oneRow: Promise<boolean> | undefined;
+
+/**
+ * True if ONNX Runtime gives a single row of a product with packed weights of 4 bits the bits that it has among others. Its
+ * kernel for one row adds in another order on some processors, such as those with AVX2 and without AVX-512; there, two rows run
+ * in its place. Tried once in a process.
+ */
+function oneRowIsAlike(): Promise<boolean> {
+  oneRow ??= tryOneRow();
+  return oneRow;
+}
+
+async function tryOneRow(): Promise<boolean> {
+  const [inputs, outputs] = [192, 72];
+  const storage = { bits: 4, block: 32, minimums: false } as const;
+  const layout = blockLayout(storage, [outputs, inputs]);
+  const parameters = new ParameterStore([
+    { name: 'codes', shape: layout.codes, dtype: 'uint8' },
+    { name: 'scales', shape: layout.scales },
+  ]);
+  const wave = (_: number, i: number) => Math.sin(i * i);
+  parameters.data('codes').forEach((_, i, codes) => {
+    codes[i] = i * i + 97 * i;
+  });
+  const scales = parameters.data('scales');
+  scales.set(scales.map(wave));
+  const x = new Float32Array(2 * inputs).map(wave);
+  const runtime = new OnnxRuntime();
+  const multiply = async (rows: number) => {
+    const g = new GraphBuilder();
+    const weight = [g.parameter('codes', layout.codes, 'uint8'), g.parameter('scales', layout.scales)];
+    const attributes = { ...storage, outputs, inputs, transposed: false };
+    g.output('y', g.apply('blockMatmul', [g.input('x', 'float32', [rows, inputs]), ...weight], attributes));
+    const program = await runtime.compile(g.build(), { parameters, anyRows: true });
+    return (await program.run({ x: x.subarray(0, rows * inputs) })).y.subarray(0, outputs);
+  };
+  const [alone, among] = [await multiply(1), await multiply(2)];
+  await runtime.close();
+  return alone.every((value, i) => value === among[i]);
 }
