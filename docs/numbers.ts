@@ -86,7 +86,7 @@ const COMMANDS: readonly Command[] = [
         page: PERFORMANCE,
         written: /ready after 0\.(\d+) s of processor time/,
         printed: /^processor time (\d+)0 /m,
-        interval: { times: 1.7 },
+        interval: { times: 3 },
       },
       {
         page: PERFORMANCE,
