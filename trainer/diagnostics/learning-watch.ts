@@ -2,11 +2,12 @@ import { mean } from '../algorithms/statistics.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/metrics.ts';
 
-/** Iterations without different returns, or with answers that are no actions, before a warning. */
-const SILENT_ITERATIONS = 3;
-/** Iterations that are compared with the first ones, the number of each, and the share of success that counts as lost. */
-const COMPARED_AFTER = 10;
+/** Number of the first and of the last iterations that are looked at, and iterations before the two are compared. */
 const COMPARED = 3;
+const COMPARED_AFTER = 10;
+/** Iterations without different returns, or with answers that are no actions, before a warning. */
+const SILENT_ITERATIONS = COMPARED;
+/** Share of the first success below which success counts as lost, and the least first success that is compared. */
 const LOST_SHARE = 1 / 4;
 const LEAST_SUCCESS = 0.05;
 /** Share of turns with an action below which the form of answers is the fault. */
@@ -18,7 +19,11 @@ const GIVE =
 /** Warns, once each, where the first iterations of a run show that it cannot learn, and says what to change. */
 export class LearningWatch {
   readonly #settings: Pick<RunSettings, 'train_tags' | 'rollout'>;
-  readonly #rows: Metrics[] = [];
+  /** Metrics of the first iterations and of the last ones, so that a long run keeps no more of them. */
+  readonly #first: Metrics[] = [];
+  readonly #last: Metrics[] = [];
+  #iterations = 0;
+  #hasSucceeded = false;
   readonly #said = new Set<string>();
   #episodes = 0;
   #least = Number.POSITIVE_INFINITY;
@@ -35,19 +40,22 @@ export class LearningWatch {
   after(metrics: Metrics, episodes: number): readonly string[] {
     const { 'critic/rewards/min': least, 'critic/rewards/max': most } = metrics;
     if (least === undefined || episodes === 0) return [];
-    this.#rows.push(metrics);
+    this.#iterations++;
+    if (this.#first.length < COMPARED) this.#first.push(metrics);
+    this.#last.push(metrics);
+    if (this.#last.length > COMPARED) this.#last.shift();
+    this.#hasSucceeded ||= metrics['train/success'] > 0;
     this.#episodes += episodes;
     this.#least = Math.min(this.#least, least);
     this.#most = Math.max(this.#most, most);
-    const found = [this.#silence(), this.#form(), this.#decline()];
+    const found = [this.#silence(), this.#form(metrics), this.#decline()];
     return found.filter(text => text !== undefined);
   }
 
   /** All episodes returned the same. */
   #silence(): string | undefined {
-    if (this.#rows.length < SILENT_ITERATIONS || this.#least !== this.#most) return undefined;
-    const succeeded = this.#rows.some(row => row['train/success'] > 0);
-    if (succeeded) return undefined;
+    if (this.#iterations < SILENT_ITERATIONS || this.#least !== this.#most) return undefined;
+    if (this.#hasSucceeded) return undefined;
     return this.#once(
       'silence',
       `no episode of ${this.#episodes} succeeded, and all returned ${Number(this.#most.toPrecision(3))}: there is nothing to learn from. To change that, ${GIVE}`,
@@ -55,14 +63,14 @@ export class LearningWatch {
   }
 
   /** Hardly any answer is an action of the environment. */
-  #form(): string | undefined {
-    if (this.#rows.length !== SILENT_ITERATIONS) return undefined;
+  #form(metrics: Metrics): string | undefined {
+    if (this.#iterations !== SILENT_ITERATIONS) return undefined;
     const { train_tags, rollout } = this.#settings;
     const tag = train_tags.find(name =>
-      this.#rows.every(row => (row[`train/${name}/action_is_valid`] ?? 1) < LEAST_VALID),
+      this.#first.every(row => (row[`train/${name}/action_is_valid`] ?? 1) < LEAST_VALID),
     );
     if (tag === undefined) return undefined;
-    const shown = (100 * this.#rows.at(-1)![`train/${tag}/action_is_valid`]).toFixed(0);
+    const shown = (100 * metrics[`train/${tag}/action_is_valid`]).toFixed(0);
     return this.#once(
       'form',
       `${shown} % of the answers in ${tag} are valid actions: ${
@@ -75,10 +83,9 @@ export class LearningWatch {
 
   /** Success was there and is lost. */
   #decline(): string | undefined {
-    if (this.#rows.length < COMPARED_AFTER) return undefined;
-    const first = mean(this.#rows.slice(0, COMPARED).map(row => row['train/success']));
-    const last = this.#rows.slice(-COMPARED);
-    const now = mean(last.map(row => row['train/success']));
+    if (this.#iterations < COMPARED_AFTER) return undefined;
+    const first = mean(this.#first.map(row => row['train/success']));
+    const now = mean(this.#last.map(row => row['train/success']));
     if (first < LEAST_SUCCESS || now > LOST_SHARE * first) return undefined;
     const percent = (share: number) => `${(100 * share).toFixed(0)} %`;
     return this.#once(
