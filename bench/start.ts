@@ -5,6 +5,8 @@
  *
  *     npm run bench:start [-- --starts 10 --program bin/ragen-env-server.js '--flags=--tokens file']
  *
+ * Next to it, in turns, starts the least that answers: `node:http` alone. Their ratio is the same on a faster or slower processor.
+ *
  * Of `--starts` the median counts. Without `--program` it starts what `npm run env-server` starts; with it, the file of an
  * installed package. `--flags` go to the server. Linux only.
  */
@@ -19,6 +21,14 @@ import { median, processorSeconds } from './measuring.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const REPOSITORY = ['--import', './bin/needs-node.js', 'env-server/main.ts'];
+/** Says where it listens as the environment server does. */
+const BARE_SERVER = `
+  import { createServer } from 'node:http';
+  const server = createServer((_, reply) => reply.end()).listen(0, '127.0.0.1', () => {
+    console.log('ragen env-server listening on http://127.0.0.1:' + server.address().port + ' (playground: none)');
+  });
+`;
+const BARE = ['--input-type=module', '--eval', BARE_SERVER];
 const BYTES_PER_MB = 1e6;
 
 const { values: flags } = scriptFlags(import.meta.filename, {
@@ -38,9 +48,9 @@ interface Start {
   readonly megabytes: number;
 }
 
-async function start(): Promise<Start> {
+async function start(args: readonly string[]): Promise<Start> {
   const began = performance.now();
-  const child = spawn(process.execPath, [...program, '--port', '0', ...given], {
+  const child = spawn(process.execPath, args, {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -58,9 +68,15 @@ async function start(): Promise<Start> {
   return { cpuMs, clockMs, megabytes };
 }
 
-await start();
+const server = [...program, '--port', '0', ...given];
+await start(server);
 const measured: Start[] = [];
-for (let n = 0; n < starts; n++) measured.push(await start());
+const bare: Start[] = [];
+for (let n = 0; n < starts; n++) {
+  measured.push(await start(server));
+  bare.push(await start(BARE));
+}
+const cpuMs = (starts: readonly Start[]) => median(starts.map(each => each.cpuMs));
 const of = (field: keyof Start) => {
   const values = measured.map(each => each[field]);
   return `${median(values).toFixed(0)} (${Math.min(...values).toFixed(0)} to ${Math.max(...values).toFixed(0)})`;
@@ -69,6 +85,8 @@ console.log(
   `node ${process.version}, ${availableParallelism()} cores, load ${loadavg()[0].toFixed(1)}; ${program.join(' ')} ${given.join(' ')}`,
 );
 console.log(`median of ${starts} starts, least to most`);
-console.log(`processor time ${of('cpuMs')} ms`);
+console.log(
+  `processor time ${of('cpuMs')} ms, ${(cpuMs(measured) / cpuMs(bare)).toFixed(1)} times that of node:http alone`,
+);
 console.log(`on the clock   ${of('clockMs')} ms`);
 console.log(`resident       ${of('megabytes')} MB`);

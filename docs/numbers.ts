@@ -84,13 +84,13 @@ const COMMANDS: readonly Command[] = [
     numbers: [
       {
         page: PERFORMANCE,
-        written: /ready after 0\.(\d+) s of processor time/,
-        printed: /^processor time (\d+)0 /m,
-        interval: { times: 3 },
+        written: /of processor time, ([\d.]+) times that of `node:http` alone/,
+        printed: /^processor time .* ms, ([\d.]+) times that of node:http alone$/m,
+        interval: { times: 1.7 },
       },
       {
         page: PERFORMANCE,
-        written: /of processor time, (\d+) MB resident/,
+        written: /`node:http` alone, (\d+) MB resident/,
         printed: /^resident +(\d+) /m,
         interval: { times: 1.15 },
       },
