@@ -1,12 +1,13 @@
 import { leafShares } from '../algorithms/advantages/tree/tree.ts';
-import { FILTER_STRATEGIES, STRATEGIES } from '../algorithms/filters/registry.ts';
 import {
   FILTER_LOSS_SCALINGS,
+  FILTER_STRATEGIES,
   type FilterLossScaling,
   type FilterScore,
   type FilterSettings,
   type SelectionSettings,
-} from '../algorithms/filters/settings.ts';
+  STRATEGIES,
+} from '../algorithms/filters/registry.ts';
 import type { SelectionStrategy } from '../algorithms/filters/strategy.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { filterGroups, selectGroups } from '../../data/filtering.ts';
-import type { FilterStrategy } from './registry.ts';
-import type { FilterScore } from './settings.ts';
+import type { FilterScore, FilterStrategy } from './registry.ts';
 import type { FilterMass, FilterOrder } from './strategy.ts';
 
 interface Selection {
