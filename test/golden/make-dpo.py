@@ -6,7 +6,7 @@
 The trainer tokenizes, collates, runs policy and reference and computes its loss (loss_type "sigmoid") unchanged; this script
 only keeps the log-probabilities that go through it, with the gradient that the loss sends back to them. The policy is
 models/qwen2-tiny with noise on its weights, the reference the same model without, both in float64. Rows are the chosen
-responses first, then the rejected ones in the same order. Python's side of trainer/algorithms/losses/likelihood.test.ts.
+responses first, then the rejected ones in the same order. Python's side of trainer/algorithms/losses/dpo.test.ts.
 """
 
 import json

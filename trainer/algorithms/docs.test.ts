@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { ADVANTAGES } from './advantages/registry.ts';
-import { FILTER_FILLS, FILTER_SCORES, FILTER_STRATEGIES } from './filters/registry.ts';
+import { FILTER_STRATEGIES } from './filters/registry.ts';
+import { FILTER_FILLS, FILTER_SCORES } from './filters/settings.ts';
 import { POLICY_LOSSES } from './losses/registry.ts';
 import { AGGREGATIONS, KL_ESTIMATORS, OFF_POLICY_KINDS } from './losses/settings.ts';
 import { REWARD_GROUPINGS, REWARD_METHODS } from './rewards/normalization.ts';

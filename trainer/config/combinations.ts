@@ -1,5 +1,5 @@
 import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/advantages/registry.ts';
-import { checkFilterSettings } from '../algorithms/filters/registry.ts';
+import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';

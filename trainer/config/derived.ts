@@ -1,7 +1,8 @@
 import { camelized } from '../../shared/camelized.ts';
 import { advantageEstimator } from '../algorithms/advantages/registry.ts';
-import type { FilterSettings } from '../algorithms/filters/registry.ts';
-import type { EarlyStoppingSettings, MonitorSettings } from '../algorithms/filters/stopping.ts';
+import type { EarlyStoppingSettings } from '../algorithms/filters/early-stopping.ts';
+import type { MonitorSettings } from '../algorithms/filters/metric-monitor.ts';
+import type { FilterSettings } from '../algorithms/filters/settings.ts';
 import { usesProximal } from '../algorithms/losses/inputs.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';

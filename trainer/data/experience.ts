@@ -1,7 +1,7 @@
 import { camelized } from '../../shared/camelized.ts';
 import type { AdvantageSequence, AdvantageSettings } from '../algorithms/advantages/estimator.ts';
 import { advantageEstimator, estimateAdvantages } from '../algorithms/advantages/registry.ts';
-import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/scaling.ts';
+import { lengthReweight, softReweight, zeroTaskAdvantage } from '../algorithms/advantages/reweight.ts';
 import { offPolicyWeights } from '../algorithms/losses/off-policy.ts';
 import type { KlEstimator, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import { penalizeRewards } from '../algorithms/rewards/kl-penalty.ts';

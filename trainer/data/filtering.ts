@@ -1,13 +1,12 @@
 import { leafShares } from '../algorithms/advantages/tree/tree.ts';
+import { FILTER_STRATEGIES, STRATEGIES } from '../algorithms/filters/registry.ts';
 import {
   FILTER_LOSS_SCALINGS,
-  FILTER_STRATEGIES,
   type FilterLossScaling,
   type FilterScore,
   type FilterSettings,
   type SelectionSettings,
-  STRATEGIES,
-} from '../algorithms/filters/registry.ts';
+} from '../algorithms/filters/settings.ts';
 import type { SelectionStrategy } from '../algorithms/filters/strategy.ts';
 import { normalizeRewards } from '../algorithms/rewards/normalization.ts';
 import { mean, populationStd, unbiasedStd } from '../algorithms/statistics.ts';

@@ -1,9 +1,5 @@
-import {
-  EarlyStopping,
-  type EarlyStopType,
-  type MonitorSettings,
-  monitorMetric,
-} from '../algorithms/filters/stopping.ts';
+import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-stopping.ts';
+import { type MonitorSettings, monitorMetric } from '../algorithms/filters/metric-monitor.ts';
 import { mean } from '../algorithms/statistics.ts';
 import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';

@@ -1,3 +1,5 @@
+import { biLevelGae } from './bi-level-gae.ts';
+import { drGrpo } from './dr-grpo.ts';
 import {
   type AdvantageEstimator,
   type AdvantageRequirement,
@@ -6,23 +8,25 @@ import {
   type Advantages,
   DEFAULT_ADVANTAGE_SETTINGS,
 } from './estimator.ts';
-import { biLevelGae, gae } from './gae.ts';
+import { gae } from './gae.ts';
+import { gigpo } from './gigpo.ts';
 import { g2po, gagpo, graphGpo } from './graph/estimators.ts';
-import {
-  drGrpo,
-  gdpo,
-  grpo,
-  hierarchicalGrpo,
-  maxrl,
-  opo,
-  passAtK,
-  rae,
-  reinforcePpBaseline,
-  rloo,
-} from './outcomes.ts';
-import { iwOpd, otb, reinforcePp } from './tokens.ts';
-import { treeGrpo, treeLoo, treeRl, vine } from './tree/estimators.ts';
-import { gigpo, rebn, turnLoo } from './turns.ts';
+import { gdpo } from './group/gdpo.ts';
+import { hierarchicalGrpo } from './group/hierarchical-grpo.ts';
+import { otb } from './group/otb.ts';
+import { passAtK } from './group/pass-at-k.ts';
+import { turnLoo } from './group/turn-loo.ts';
+import { grpo } from './grpo.ts';
+import { maxrl } from './maxrl.ts';
+import { opo } from './opo.ts';
+import { rebn } from './rebn.ts';
+import { reinforcePp } from './reinforce-pp.ts';
+import { reinforcePpBaseline } from './reinforce-pp-baseline.ts';
+import { rloo } from './rloo.ts';
+import { treeGrpo, treeLoo, treeRl } from './tree/estimators.ts';
+import { vine } from './tree/vine.ts';
+import { iwOpd } from './without-groups/iw-opd.ts';
+import { rae } from './without-groups/rae.ts';
 
 const ESTIMATORS = {
   gae,

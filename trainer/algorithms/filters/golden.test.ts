@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { filterGroups, selectGroups } from '../../data/filtering.ts';
-import type { FilterScore, FilterStrategy } from './registry.ts';
+import type { FilterStrategy } from './registry.ts';
+import type { FilterScore } from './settings.ts';
 import type { FilterMass, FilterOrder } from './strategy.ts';
 
 interface Selection {

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { filterGroups } from '../../data/filtering.ts';
-import { checkFilterSettings, DEFAULT_FILTER_SETTINGS, type FilterSettings } from './registry.ts';
+import { checkFilterSettings, DEFAULT_FILTER_SETTINGS, type FilterSettings } from './settings.ts';
 
 const groups = [
   { rewards: [1, 1], entropies: [0.2, 0.4], lengths: [10, 20] },

@@ -1,6 +1,5 @@
 import t from 'tap';
 import { checkLossSettings } from './check-settings.ts';
-import { policyLoss } from './registry.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from './settings.ts';
 
 const refuse = (change: Partial<LossSettings>, message: string | RegExp) =>
@@ -38,10 +37,4 @@ t.test('combinations without meaning are refused with the reason', async () => {
     { policy: 'cross_entropy', offPolicy: { kind: 'tis', cap: 2 } },
     /has no behavior policy: use none$/,
   );
-});
-
-t.test('an unknown loss is refused with the valid names', async t => {
-  t.throws(() => policyLoss('trpo'), {
-    message: 'loss.policy is "trpo"; choose one of ppo, gspo, cispo, decoupled_ppo, cross_entropy, dpo',
-  });
 });

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import { interpret } from '../../tensor/graph/interpreter.test-data.ts';
-import { selectByCovariance } from './covariance.ts';
+import { selectByCovariance } from './covariance/selection.ts';
 import { lossScalars, lossStructure } from './inputs.ts';
 import { policyLoss } from './registry.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from './settings.ts';

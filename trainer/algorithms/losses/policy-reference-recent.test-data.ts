@@ -1,7 +1,7 @@
 import { clampLogRatio, LOG_RATIO_LIMIT } from './policy-loss.ts';
 import { emptyOutput, type PolicyLossReference, type ReferenceInput } from './policy-reference.test-data.ts';
 import type { LossSettings } from './settings.ts';
-import { dppoLimits } from './trust-regions.ts';
+import { dppoLimits } from './trust-regions/dppo.ts';
 
 /** One trained token of a loss without a mean over its sequence. */
 interface Token {
@@ -48,7 +48,7 @@ function perToken(of: (token: Token, settings: LossSettings) => TokenLoss): Poli
   };
 }
 
-/** DPPO: see `dppo`. */
+/** DPPO: see trust-regions/dppo.ts. */
 function dppoToken(token: Token, { dppo }: LossSettings): TokenLoss {
   const { logProb, old, advantage, ratio } = token;
   const { low, high } = dppoLimits(dppo);
@@ -66,7 +66,7 @@ function dppoToken(token: Token, { dppo }: LossSettings): TokenLoss {
   };
 }
 
-/** IPO: see `ipo`. */
+/** IPO: see ipo.ts. */
 function ipoToken({ logProb, old, advantage, ratio, flat }: Token, { ipo }: LossSettings): TokenLoss {
   const dropped = Math.abs(Math.exp(logProb) - Math.exp(old)) > ipo.threshold;
   const surrogate = dropped ? 0 : -advantage * ratio;
@@ -77,7 +77,7 @@ function ipoToken({ logProb, old, advantage, ratio, flat }: Token, { ipo }: Loss
   };
 }
 
-/** SAPO: see `sapo`. */
+/** SAPO: see sapo.ts. */
 function sapoToken({ advantage, ratio, flat }: Token, { sapo }: LossSettings): TokenLoss {
   const tau = advantage > 0 ? sapo.tauPos : sapo.tauNeg;
   const gate = 1 / (1 + Math.exp(-tau * (ratio - 1)));
@@ -87,7 +87,7 @@ function sapoToken({ advantage, ratio, flat }: Token, { sapo }: LossSettings): T
   };
 }
 
-/** DRO: see `dro`. */
+/** DRO: see dro.ts. */
 function droToken({ logProb, old, advantage }: Token, { dro }: LossSettings): TokenLoss {
   const move = logProb - old;
   return {
@@ -96,7 +96,7 @@ function droToken({ logProb, old, advantage }: Token, { dro }: LossSettings): To
   };
 }
 
-/** Clip-Cov: see `clipCov`. */
+/** Clip-Cov: see clip-cov.ts. */
 function clipCovToken({ advantage, ratio, flat, selected }: Token, settings: LossSettings): TokenLoss {
   const plain = -advantage * ratio;
   const bounded = -advantage * Math.min(Math.max(ratio, 1 - settings.clipLow), 1 + settings.clipHigh);
@@ -108,7 +108,7 @@ function clipCovToken({ advantage, ratio, flat, selected }: Token, settings: Los
   };
 }
 
-/** KL-Cov: see `klCov`. */
+/** KL-Cov: see kl-cov.ts. */
 function klCovToken(
   { logProb, old, advantage, ratio, flat, selected }: Token,
   { klCov }: LossSettings,
@@ -121,7 +121,7 @@ function klCovToken(
   };
 }
 
-/** GMPO: see `gmpo`. A token's derivative is that of the whole sequence's loss, times the sequence's tokens. */
+/** GMPO: see gmpo.ts. A token's derivative is that of the whole sequence's loss, times the sequence's tokens. */
 function gmpoLoss({ lossMask, logProbs, oldLogProbs, advantages }: ReferenceInput, { gmpo }: LossSettings) {
   const output = emptyOutput(lossMask.length);
   const trained = Array.from(lossMask).flatMap((on, t) => (on ? [t] : []));

@@ -1,5 +1,5 @@
+import { SEQUENCE_LOG_RATIO_LIMIT } from './gspo.ts';
 import { clampLogRatio, LOG_RATIO_LIMIT } from './policy-loss.ts';
-import { SEQUENCE_LOG_RATIO_LIMIT } from './ppo.ts';
 import type { LossSettings } from './settings.ts';
 
 /** One sequence as a policy loss sees it; all arrays run over its tokens, masked entries are never read. */
@@ -52,7 +52,7 @@ export function clippedSurrogate(
   return { loss: clippedLower ? ceiling : loss, clipped, clippedLower };
 }
 
-/** PPO: see `ppo`. */
+/** PPO: see ppo.ts. */
 export function ppoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
   const { lossMask, logProbs, oldLogProbs, advantages } = input;
   const output = emptyOutput(lossMask.length);
@@ -70,7 +70,7 @@ export function ppoLoss(input: ReferenceInput, settings: ClipSettings): Referenc
   return output;
 }
 
-/** GSPO: see `gspo`. */
+/** GSPO: see gspo.ts. */
 export function gspoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
   const { lossMask, advantages } = input;
   const output = emptyOutput(lossMask.length);
@@ -100,7 +100,7 @@ export function meanLogRatio(input: Pick<ReferenceInput, 'lossMask' | 'logProbs'
   return count === 0 ? 0 : sum / count;
 }
 
-/** CISPO: see `cispo`. */
+/** CISPO: see cispo.ts. */
 export function cispoLoss(input: ReferenceInput, settings: ClipSettings): ReferenceOutput {
   const { lossMask, logProbs, oldLogProbs, advantages } = input;
   const output = emptyOutput(lossMask.length);

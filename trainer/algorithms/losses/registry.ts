@@ -1,8 +1,16 @@
-import { clipCov, klCov } from './covariance.ts';
-import { crossEntropy, dpo } from './likelihood.ts';
+import { cispo } from './cispo.ts';
+import { clipCov } from './covariance/clip-cov.ts';
+import { klCov } from './covariance/kl-cov.ts';
+import { crossEntropy } from './cross-entropy.ts';
+import { dpo } from './dpo.ts';
+import { gspo } from './gspo.ts';
 import type { PolicyLoss } from './policy-loss.ts';
-import { cispo, decoupledPpo, gspo, ppo } from './ppo.ts';
-import { dppo, dro, gmpo, ipo, sapo } from './trust-regions.ts';
+import { decoupledPpo, ppo } from './ppo.ts';
+import { dppo } from './trust-regions/dppo.ts';
+import { dro } from './trust-regions/dro.ts';
+import { gmpo } from './trust-regions/gmpo.ts';
+import { ipo } from './trust-regions/ipo.ts';
+import { sapo } from './trust-regions/sapo.ts';
 
 /** Every policy loss; a new one is a line here. */
 const LOSSES: readonly PolicyLoss[] = [

@@ -18,7 +18,7 @@ export const ANCHORS = ['auto', 'old', 'rollout'] as const;
 
 export const DIVERGENCES = ['tv', 'kl'] as const;
 
-/** Limits of null are the divergence's usual ones; see `dppo`. */
+/** Limits of null are the divergence's usual ones; see dppo.ts. */
 export interface DppoSettings {
   readonly divergence: (typeof DIVERGENCES)[number];
   readonly low: number | null;

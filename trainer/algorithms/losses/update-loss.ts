@@ -1,7 +1,7 @@
 import type { GraphBuilder, Shape, Tensor } from '../../tensor/graph/graph.ts';
+import { crossEntropy } from './cross-entropy.ts';
 import { type LossStructure, lossScalarInputs, lossTokenInputs } from './inputs.ts';
 import { klLoss, reverseKlTerm } from './kl.ts';
-import { crossEntropy } from './likelihood.ts';
 import { tokenMetricNodes } from './metric-sums.ts';
 import type { LossScalarInput, LossTokenInput, TokenMetric } from './policy-loss.ts';
 import { policyLoss } from './registry.ts';

@@ -2,13 +2,13 @@ import Type, { type Static } from 'typebox';
 import { closed } from '../../../shared/schema/closed.ts';
 import { DEFAULT_ADVANTAGE_SETTINGS as ADVANTAGE } from '../../algorithms/advantages/estimator.ts';
 import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
+import { FILTER_STRATEGIES } from '../../algorithms/filters/registry.ts';
 import {
   DEFAULT_FILTER_SETTINGS as FILTER,
   FILTER_FILLS,
   FILTER_LOSS_SCALINGS,
   FILTER_SCORES,
-  FILTER_STRATEGIES,
-} from '../../algorithms/filters/registry.ts';
+} from '../../algorithms/filters/settings.ts';
 import { FILTER_MASSES, FILTER_ORDERS } from '../../algorithms/filters/strategy.ts';
 import { POLICY_LOSSES } from '../../algorithms/losses/registry.ts';
 import {

@@ -1,6 +1,6 @@
 import Type, { type Static } from 'typebox';
 import { closed } from '../../../shared/schema/closed.ts';
-import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/stopping.ts';
+import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
 import {
   aboveZero,

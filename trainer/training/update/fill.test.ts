@@ -1,6 +1,6 @@
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import type { FilterFill } from '../../algorithms/filters/registry.ts';
+import type { FilterFill } from '../../algorithms/filters/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { fillBatch } from './update.ts';
 

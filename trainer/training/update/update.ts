@@ -1,8 +1,8 @@
 import { trainerLog } from '../../../shared/log.ts';
 import { Random } from '../../../shared/random.ts';
-import { FILTER_FILLS, type FilterFill } from '../../algorithms/filters/registry.ts';
+import { FILTER_FILLS, type FilterFill } from '../../algorithms/filters/settings.ts';
 import { batchMetrics } from '../../algorithms/losses/batch-metrics.ts';
-import { selectByCovariance } from '../../algorithms/losses/covariance.ts';
+import { selectByCovariance } from '../../algorithms/losses/covariance/selection.ts';
 import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';

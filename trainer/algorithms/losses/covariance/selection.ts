@@ -1,12 +1,6 @@
-import { mean } from '../statistics.ts';
-import {
-  boundedLogRatios,
-  clampLogRatio,
-  clippedSurrogate,
-  LOG_RATIO_LIMIT,
-  type PolicyLoss,
-} from './policy-loss.ts';
-import { above, atLeast, type LossSettings } from './settings.ts';
+import { mean } from '../../statistics.ts';
+import { clampLogRatio } from '../policy-loss.ts';
+import type { LossSettings } from '../settings.ts';
 
 /** View of a sequence for the choice of tokens; arrays run over its tokens, and masked entries are never read. */
 export interface CovarianceInput {
@@ -97,59 +91,3 @@ function isClipped(
   const bounded = Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh);
   return -advantages[token] * bounded > -advantages[token] * ratio;
 }
-
-/**
- * PPO's clip, and no loss at all for a few random tokens with a large covariance of advantage and log-probability:
- * these use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no dual clip.
- * Source: arXiv 2505.22617; verl `compute_policy_loss_clip_cov`.
- */
-export const clipCov = {
-  name: 'clip_cov',
-  kind: 'ratio',
-  reads: ['selected'],
-  selects: true,
-  check({ clipCov: { ratio, low, high } }) {
-    above('loss.clip_cov.ratio', ratio, 0);
-    if (!(ratio <= 1))
-      throw new RangeError(`loss.clip_cov.ratio is ${ratio}; it is a share of the tokens, at most 1`);
-    if (!(low < high)) {
-      throw new RangeError(`loss.clip_cov.low … high is ${low} … ${high}; it must be low < high`);
-    }
-  },
-  tokenLosses(g, input) {
-    const logRatios = boundedLogRatios(g, input);
-    const { losses, clipped } = clippedSurrogate(g, input, g.exp(logRatios));
-    return { losses: g.where(g.greater(input.token('selected'), 0.5), 0, losses), logRatios, clipped };
-  },
-} as const satisfies PolicyLoss;
-
-/**
- * loss = −A·ρ, + coefficient · |log ρ| for the few tokens with the largest covariance of advantage and log-probability:
- * these use up the entropy. `selectByCovariance` chooses them before each optimizer step. There is no clip. At ρ = 1
- * the penalty has no gradient, so the first step of a batch is plain policy gradient. Source: arXiv 2505.22617; verl
- * `compute_policy_loss_kl_cov`.
- */
-export const klCov = {
-  name: 'kl_cov',
-  kind: 'ratio',
-  reads: ['selected'],
-  selects: true,
-  scalars: { coefficient: ({ klCov: { coefficient } }) => coefficient },
-  check({ klCov: { ratio, coefficient } }) {
-    above('loss.kl_cov.ratio', ratio, 0);
-    if (!(ratio <= 1))
-      throw new RangeError(`loss.kl_cov.ratio is ${ratio}; it is a share of the tokens, at most 1`);
-    atLeast('loss.kl_cov.coefficient', coefficient, 0);
-  },
-  tokenLosses(g, input) {
-    const logRatios = boundedLogRatios(g, input);
-    const surrogate = g.neg(g.mul(input.token('advantages'), g.exp(logRatios)));
-    const penalty = g.mul(g.abs(logRatios), input.scalar('policy.coefficient'));
-    const selected = g.greater(input.token('selected'), 0.5);
-    return {
-      losses: g.add(surrogate, g.where(selected, penalty, 0)),
-      logRatios,
-      clipped: g.greater(logRatios, LOG_RATIO_LIMIT),
-    };
-  },
-} as const satisfies PolicyLoss;

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { rewardGroup } from './groups.test-data.ts';
-import { lengthReweight, softReweight, softWeights, zeroTaskAdvantage } from './scaling.ts';
+import { lengthReweight, softReweight, softWeights, zeroTaskAdvantage } from './reweight.ts';
 
 t.test('groups count by their spread relative to the largest', async t => {
   const batch = [

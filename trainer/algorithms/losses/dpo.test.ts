@@ -7,15 +7,8 @@ import type { TrainingSequence } from '../training-sequence.ts';
 import { countLossTokens } from './aggregation.ts';
 import { checkLossSettings } from './check-settings.ts';
 import { lossInputs, lossScalars, lossStructure } from './inputs.ts';
-import { crossEntropyLoss } from './policy-reference.test-data.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from './settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from './update-loss.ts';
-
-t.test('each trained token costs its negative log-likelihood', async t => {
-  const { losses, derivatives } = crossEntropyLoss({ lossMask: [0, 1, 1], logProbs: [Number.NaN, -2, -0.5] });
-  t.same(Array.from(losses), [0, 2, 0.5]);
-  t.same(Array.from(derivatives), [0, -1, -1]);
-});
 
 const SETTINGS: LossSettings = {
   ...DEFAULT_LOSS_SETTINGS,
