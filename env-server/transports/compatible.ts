@@ -3,6 +3,7 @@ import type { SessionManager } from '../sessions/manager.ts';
 import type { Dispatcher } from '../stages/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
 import { addMcpRoutes } from './mcp/routes.ts';
+import { addNemoGymRoutes } from './nemo-gym/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import { addOrsRoutes } from './ors/routes.ts';
 import type { ProblemHandler } from './replies/problem-handler.ts';
@@ -20,6 +21,7 @@ export async function addCompatibleTransports(
     await addGymRoutes(scope, dispatcher, problemHandler);
     await addMcpRoutes(scope, dispatcher, problemHandler);
     await addOrsRoutes(scope, dispatcher, problemHandler);
+    addNemoGymRoutes(scope, dispatcher, problemHandler);
   });
 }
 

@@ -59,7 +59,7 @@ export const PARTS: Readonly<Record<string, Part>> = {
     without: [],
     program: 'python',
     variable: 'RAGEN_NEMO_GYM',
-    tests: ['docs/examples/python/nemo-gym.test.ts'],
+    tests: ['env-server/transports/clients/nemo-gym.test.ts'],
   },
   verl: {
     packages: [

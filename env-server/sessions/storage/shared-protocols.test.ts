@@ -151,6 +151,21 @@ t.test('an episode of the Open Reward Standard is played at two servers', { skip
   for (let n = 0; n < 2; n++) t.equal((await post('/create', task)).status, 400, 'and does not begin again');
 });
 
+t.test('a rollout of NeMo Gym is played at two servers', { skip: lacksValkey }, async t => {
+  const both = await balanced(t);
+  const at = `/compat/nemo-gym/${COUNTER}`;
+  const seeded = await both.ask('POST', `${at}/seed_session`, { seed: 1 });
+  const [cookie] = String(seeded.headers['set-cookie']).split(';');
+  const post = (route: string, body: Json) => both.ask('POST', `${at}/${route}`, body, { cookie });
+  for (let n = 1; n <= 2; n++) t.match((await post('step', { action: 'add' })).text, new RegExp(`^${n}/3`));
+  const verified = await post('verify', {});
+  t.match(verified.body, { reward: 2, mask_sample: false });
+  t.same(await openAt(both), [0, 0]);
+  await both.ask('GET', '/livez');
+  t.same((await post('verify', {})).body, verified.body, 'again, at the same');
+  t.match((await post('verify', {})).body, { mask_sample: true }, 'the other only knows that it has ended');
+});
+
 t.test('OpenEnv finds the session of a name at every server', { skip: lacksValkey }, async t => {
   const both = await balanced(t);
   const at = `/compat/openenv/${COUNTER}`;

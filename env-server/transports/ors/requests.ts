@@ -37,7 +37,7 @@ const SplitName = Type.String({ maxLength: 128 });
 const Index = Type.Integer({ minimum: -1_000_000_000, maximum: 1_000_000_000 });
 
 /** A task: the start of an episode, in the fields of `POST /v1/sessions`. */
-const TaskSpec = closed({
+export const TaskSpec = closed({
   seed: Type.Optional(Seed),
   dynamics_seed: Type.Optional(DynamicsSeed),
   config: Type.Optional(Config),

@@ -11,12 +11,18 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import type { AddressedSession } from '../addressing.ts';
 import { RpcError } from '../mcp/json-rpc.ts';
-import { contentOf, McpPlay, type Tool, type ToolContent, type ToolResult, toolsOf } from '../mcp/tools.ts';
+import {
+  contentOf,
+  McpPlay,
+  type ToolContent,
+  type ToolDocument,
+  type ToolResult,
+  toolsOf,
+} from '../mcp/tools.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 
 /** Number of remembered names; beyond it, the least recently used ones are looked up again. */
 const MAX_REMEMBERED = 10_000;
-const PREFIX = 'ors.';
 /** Problems of opening a session under a used id. */
 const USED = new Set<ProblemCode>([
   'key_reused',
@@ -28,7 +34,7 @@ const USED = new Set<ProblemCode>([
 ]);
 
 /** A session under its client's id. */
-export interface OrsSession extends AddressedSession {
+export interface ClientSession extends AddressedSession {
   readonly play: McpPlay;
 }
 
@@ -36,35 +42,35 @@ export interface OrsSession extends AddressedSession {
  * Sessions by the ids that clients send. An id is stored as the session's `group_id`, so that every process finds it,
  * also after a restart; the memory here is only a cache.
  */
-export class OrsSessions {
+export class ClientSessions {
   readonly #dispatcher: Dispatcher;
   readonly #problemHandler: ProblemHandler;
-  readonly #known = new RecentMap<string, OrsSession>(MAX_REMEMBERED);
+  readonly #prefix: string;
+  readonly #known = new RecentMap<string, ClientSession>(MAX_REMEMBERED);
 
-  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler) {
+  /** @param prefix start of the `group_id`, which keeps the ids of protocols apart */
+  constructor(dispatcher: Dispatcher, problemHandler: ProblemHandler, prefix: string) {
     this.#dispatcher = dispatcher;
     this.#problemHandler = problemHandler;
+    this.#prefix = prefix;
   }
 
   /**
    * Begins the episode of a task. Repeating the request returns the same episode.
    * @throws Problem `bad_request` where the id already has an episode
    */
-  async open(principal: Principal, name: string, envId: string, task: JsonObject): Promise<OrsSession> {
+  async open(principal: Principal, name: string, envId: string, task: JsonObject): Promise<ClientSession> {
     const play = this.#play(principal, envId);
     // Rejects an unknown environment.
     play.variant();
-    const id = PREFIX + name;
+    const id = this.#prefix + name;
     try {
       const { created } = await play.open({ ...task, group_id: id, request_key: id });
       return this.#remember(principal, name, await this.#attach(play, created.session_id));
     } catch (error) {
       const { code } = problemOf(error);
       if (!USED.has(code)) throw error;
-      throw new Problem(
-        'bad_request',
-        `the session ${name} has had its episode: POST create_session for another`,
-      );
+      throw new Problem('bad_request', `the session ${name} has had its episode: another needs a new id`);
     }
   }
 
@@ -73,23 +79,23 @@ export class OrsSessions {
    * @param envId the environment that the request names
    * @throws Problem `unknown_session`
    */
-  async get(principal: Principal, name: string, envId?: string): Promise<OrsSession> {
+  async get(principal: Principal, name: string, envId?: string): Promise<ClientSession> {
     const session = await this.find(principal, name);
     if (!session) {
-      throw new Problem(
-        'unknown_session',
-        `no episode has begun under X-Session-ID ${name}: POST create first`,
-      );
+      throw new Problem('unknown_session', `no episode has begun under the session id ${name}`);
     }
     if (envId === undefined || envId === session.envId) return session;
     throw new Problem('unknown_session', `session ${name} plays ${session.envId}, not ${envId}`);
   }
 
   /** The session under an id, if there is one. */
-  async find(principal: Principal, name: string): Promise<OrsSession | undefined> {
+  async find(principal: Principal, name: string): Promise<ClientSession | undefined> {
     const known = this.#known.get(keyOf(principal, name));
     if (known) return known;
-    const page = await this.#run<SessionsFound>(principal, 'list', { group_id: PREFIX + name, limit: 1 });
+    const page = await this.#run<SessionsFound>(principal, 'list', {
+      group_id: this.#prefix + name,
+      limit: 1,
+    });
     const [found] = page.sessions;
     if (!found) return undefined;
     const play = this.#play(principal, found.env_id);
@@ -97,7 +103,7 @@ export class OrsSessions {
   }
 
   /** Marks a session as used. */
-  async touch(principal: Principal, { id }: OrsSession): Promise<void> {
+  async touch(principal: Principal, { id }: ClientSession): Promise<void> {
     await this.#run(principal, 'valid_actions', { session_id: id });
   }
 
@@ -109,7 +115,7 @@ export class OrsSessions {
     await session.play.close(session.id);
   }
 
-  async #attach(play: McpPlay, id: string): Promise<OrsSession> {
+  async #attach(play: McpPlay, id: string): Promise<ClientSession> {
     return { ...(await play.attach(id)), play };
   }
 
@@ -121,7 +127,7 @@ export class OrsSessions {
     return this.#dispatcher.operate<T>(principal, op, input);
   }
 
-  #remember(principal: Principal, name: string, session: OrsSession): OrsSession {
+  #remember(principal: Principal, name: string, session: ClientSession): ClientSession {
     this.#known.set(keyOf(principal, name), session);
     return session;
   }
@@ -255,10 +261,17 @@ interface ToolOutput {
 }
 
 /** The environment's tools for players: those of MCP that play. */
+export function playingTools(variant: Variant): readonly ToolDocument[] {
+  const tools = [...toolsOf(variant, 'connection').values()];
+  return tools
+    .filter(({ common }) => common === undefined || !NO_TOOLS.has(common))
+    .map(({ document }) => document);
+}
+
+/** The same tools as the standard lists them. */
 export function toolList(variant: Variant): JsonObject {
-  const tools = [...toolsOf(variant, 'connection').values()].filter(isOffered);
   return {
-    tools: tools.map(({ document: { name, description, inputSchema } }) => ({
+    tools: playingTools(variant).map(({ name, description, inputSchema }) => ({
       name,
       description,
       input_schema: inputSchema,
@@ -266,13 +279,14 @@ export function toolList(variant: Variant): JsonObject {
   };
 }
 
-const isOffered = ({ common }: Tool): boolean => common === undefined || !NO_TOOLS.has(common);
-
 /**
  * First prompt of a player: the task, the meaning of the symbols, and the first observation.
  * @param now current state of the session
  */
-export function promptBlocks({ environment, config }: Variant, now: SessionDetail): Block[] {
+export function promptBlocks(
+  { environment, config }: Variant,
+  now: Pick<SessionDetail, 'observation'>,
+): Block[] {
   const { instruction, legend = [] } = environment.describe(config);
   const symbols = legend.map(({ symbol, meaning }) => `${symbol} ${meaning}`).join('; ');
   const task = symbols === '' ? instruction : `${instruction}\nLegend: ${symbols}.`;
@@ -285,10 +299,10 @@ export function promptBlocks({ environment, config }: Variant, now: SessionDetai
  * @throws Problem for what the agent cannot change: no session, a limit, a fault
  */
 export async function callTool(
-  { play, ...session }: OrsSession,
+  { play, ...session }: ClientSession,
   name: string,
   input: JsonObject,
-  key: string,
+  key?: string,
 ): Promise<CallOutput> {
   const { common } = toolsOf(session.variant, 'connection').get(name) ?? {};
   if (common !== undefined && NO_TOOLS.has(common)) return unknownTool(session.variant, name);
@@ -304,7 +318,9 @@ export async function callTool(
 }
 
 function unknownTool(variant: Variant, name: string): CallOutput {
-  const known = (toolList(variant).tools as { name: string }[]).map(tool => tool.name).join(', ');
+  const known = playingTools(variant)
+    .map(tool => tool.name)
+    .join(', ');
   return { ok: false, error: `'${name}' is not a valid tool; there are ${known}` };
 }
 

@@ -1,0 +1,62 @@
+import type { JsonObject } from '../../../shared/json.ts';
+import { isObject } from '../../custom/answer.ts';
+
+/** Fields with a rollout's task and repetition. */
+const TASK = '_ng_task_index';
+const REPEAT = '_ng_rollout_index';
+
+/**
+ * Statistics of a run's rewards and other numbers under NeMo Gym's names: of all rollouts, and of each task. Masked
+ * rollouts are left out and counted.
+ * @param verdicts replies to `/verify`, without prompts and responses
+ */
+export function aggregate(verdicts: readonly JsonObject[]): JsonObject {
+  const scored = verdicts.filter(verdict => verdict.mask_sample !== true);
+  const byTask = Map.groupBy(scored, verdict => verdict[TASK] ?? 0);
+  const statistics = statisticsOf(scored);
+  const coverage = {
+    'coverage/measured_rollouts': scored.length,
+    'coverage/masked_rollouts': verdicts.length - scored.length,
+    'coverage/measured_tasks': byTask.size,
+    'coverage/fully_masked_tasks': new Set(verdicts.map(verdict => verdict[TASK] ?? 0)).size - byTask.size,
+  };
+  const covered = scored.length < verdicts.length ? coverage : {};
+  const num_repeats = new Set(verdicts.map(verdict => verdict[REPEAT] ?? 0)).size;
+  const means = Object.entries(statistics).filter(([name]) => name.startsWith('mean/'));
+  return {
+    agent_metrics: { ...statistics, ...covered, num_repeats },
+    key_metrics: { ...Object.fromEntries(means), ...covered },
+    group_level_metrics: [...byTask].map(([task, own]) => ({
+      ...statisticsOf(own),
+      num_rollouts: own.length,
+      [TASK]: task,
+    })),
+  };
+}
+
+function statisticsOf(verdicts: readonly JsonObject[]): { [name: string]: number } {
+  const columns = new Map<string, number[]>();
+  for (const { response, ...fields } of verdicts) {
+    const usage = isObject(response) && isObject(response.usage) ? response.usage : {};
+    for (const [name, given] of Object.entries({ ...fields, ...usage })) {
+      const value = typeof given === 'boolean' ? Number(given) : given;
+      if (name.startsWith('_') || typeof value !== 'number') continue;
+      const column = columns.get(name);
+      if (column) column.push(value);
+      else columns.set(name, [value]);
+    }
+  }
+  const statistics: { [name: string]: number } = {};
+  for (const [name, values] of columns) {
+    values.sort((a, b) => a - b);
+    const count = values.length;
+    const mean = values.reduce((sum, value) => sum + value) / count;
+    const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+    statistics[`mean/${name}`] = mean;
+    statistics[`max/${name}`] = values[count - 1];
+    statistics[`min/${name}`] = values[0];
+    statistics[`median/${name}`] = (values[(count - 1) >> 1] + values[count >> 1]) / 2;
+    statistics[`std/${name}`] = Math.sqrt(squares / Math.max(1, count - 1));
+  }
+  return statistics;
+}

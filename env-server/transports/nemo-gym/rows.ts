@@ -1,0 +1,81 @@
+import { setImmediate } from 'node:timers/promises';
+import type { Static } from 'typebox';
+import type { JsonObject } from '../../../shared/json.ts';
+import { closed, Type } from '../../../shared/schema/type.ts';
+import { Config, Format, Wrappers } from '../../operations/schemas/fields.ts';
+import type { CreatedSession } from '../../operations/schemas/session.ts';
+import { compileCheck } from '../../operations/validation.ts';
+import { Problem } from '../../problems.ts';
+import type { Principal } from '../../sessions/principal.ts';
+import type { Dispatcher } from '../../stages/dispatcher.ts';
+import type { WrapperChoice } from '../../wrappers/wrap.ts';
+import type { ToolDocument } from '../mcp/tools.ts';
+import { type Block, playingTools, promptBlocks } from '../ors/sessions.ts';
+import { tasksOf } from '../ors/tasks.ts';
+
+/** Most rows of a request; the split `train` has ten times as many. */
+const MAX_ROWS = 1000;
+const DEFAULT_ROWS = 100;
+const MAX_START = 1_000_000;
+/** Most characters of a reply. */
+const MAX_LENGTH = 32 * 1024 * 1024;
+const ADVICE = 'Play with the tools. When the episode is over, answer without calling one.';
+
+const Rows = closed({
+  split: Type.Optional(Type.String({ maxLength: 128 })),
+  start: Type.Optional(Type.Integer({ minimum: 0, maximum: MAX_START })),
+  count: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_ROWS })),
+  config: Type.Optional(Config),
+  wrappers: Type.Optional(Wrappers),
+  observation_format: Type.Optional(Format),
+});
+const check = compileCheck(Rows, 'rows');
+
+/** Blocks as the text that NeMo Gym's models read. */
+export const textOf = (blocks: readonly Block[]): string =>
+  blocks.map(block => (block.type === 'text' ? block.text : '[image]')).join('\n\n');
+
+/**
+ * Rows of a data set as lines of JSON, one for each task of a split from `start` on: the prompt with the first
+ * observation, the tools, and what begins the episode.
+ * @throws Problem
+ */
+export async function rowsOf(
+  dispatcher: Dispatcher,
+  principal: Principal,
+  envId: string,
+  wishes: JsonObject,
+): Promise<string> {
+  check(wishes);
+  const { split = 'train', start = 0, count = DEFAULT_ROWS, ...more } = wishes as Static<typeof Rows>;
+  const same = more as JsonObject & { config?: JsonObject; wrappers?: WrapperChoice[] };
+  const { catalog } = dispatcher.services;
+  let lines = '';
+  for (const task of tasksOf(catalog.variant(envId, same.config), split, start, start + count)) {
+    const begins = { ...same, ...task, config: { ...same.config, ...task.config } };
+    const session = await dispatcher.operate<CreatedSession>(principal, 'create', {
+      env_id: envId,
+      ...begins,
+    });
+    await dispatcher.operate(principal, 'close', { session_id: session.session_id });
+    const variant = catalog.variant(envId, begins.config, same.wrappers);
+    const content = `${textOf(promptBlocks(variant, session))}\n\n${ADVICE}`;
+    const tools = playingTools(variant).map(functionTool);
+    const params = { input: [{ role: 'user', content }], tools, parallel_tool_calls: false };
+    lines += `${JSON.stringify({ responses_create_params: params, ...begins })}\n`;
+    if (lines.length > MAX_LENGTH)
+      throw new Problem('body_too_large', `rows: over ${MAX_LENGTH} characters; set a smaller count`);
+    // Other clients get their turn.
+    await setImmediate();
+  }
+  return lines;
+}
+
+/** A tool as OpenAI's Responses API takes it. */
+const functionTool = ({ name, description, inputSchema: parameters }: ToolDocument): JsonObject => ({
+  type: 'function',
+  name,
+  description,
+  parameters,
+  strict: false,
+});
