@@ -24,7 +24,7 @@ import {
   goldenLora,
   gradientDifference,
   largestDifference,
-} from '../trainer/models/families/families.test-data.ts';
+} from '../trainer/models/families.test-data.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from '../trainer/models/golden.test-data.ts';
 import { loraSpecs, parameterSpecs } from '../trainer/models/parameters.ts';
 import { saveModel } from '../trainer/policy/checkpoint/checkpoint.ts';

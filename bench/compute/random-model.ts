@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { DecoderConfig } from '../../trainer/models/config.ts';
 import { configToJson } from '../../trainer/models/config-json.ts';
-import { writeShardedSafetensors } from '../../trainer/models/files/sharded-safetensors.ts';
+import { writeShardedSafetensors } from '../../trainer/models/files/safetensors.ts';
 import { parameterSpecs } from '../../trainer/models/parameters.ts';
 import { WEIGHTS_FILE } from '../../trainer/policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE } from '../../trainer/policy/checkpoint/model-folder.ts';

@@ -1,5 +1,5 @@
 """Loads checkpoints that ragen wrote with transformers and PEFT, for bench/families.ts and
-trainer/models/tokenizer/transformers.test.ts.
+trainer/models/tokenizer/load.test.ts.
 
     reference.py logits <folder>…    input.json: {"ids": [[...]], "mask": [[...]], "positions": [[...]]}, with lora/
     reference.py encode <folder>…    input.json: {"texts": [...]}

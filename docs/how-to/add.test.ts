@@ -234,7 +234,7 @@ t.test('each example of the pages is one file and one line', { timeout: 900_000 
 });
 
 t.test('the graph operation of the page is the one of the repository', async t => {
-  const file = readFileSync(join(ROOT, 'trainer/tensor/graph/operations/functions.ts'), 'utf8');
+  const file = readFileSync(join(ROOT, 'trainer/tensor/graph/operations/elementwise.ts'), 'utf8');
   const [relu] = file.slice(file.indexOf('/** max(x, 0)')).split('\n\n');
   t.match(relu, 'export const relu = unary({');
   t.ok(readPage(PARTS).includes(`\`\`\`ts\n${relu.trimEnd()}\n\`\`\``));

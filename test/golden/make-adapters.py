@@ -87,7 +87,7 @@ def rounded(tensor):
 
 
 class Masked(torch.nn.Module):
-    """Dropout by the masks of trainer/models/adapters/dropout.ts, in whole numbers."""
+    """Dropout by the masks of trainer/models/adapters/lora.ts, in whole numbers."""
 
     def __init__(self, linear, inputs):
         super().__init__()

@@ -5,7 +5,7 @@ down from memory after those of the families: they have their constructs, and ma
     python3 -m venv venv && venv/bin/pip install transformers jinja2
     venv/bin/python test/golden/make-tokenizers.py test/golden/models/tokenizers
 
-Python's side of trainer/models/tokenizer/families.test.ts.
+Python's side of trainer/models/tokenizer/load.test.ts.
 """
 
 import json

@@ -2,8 +2,8 @@ import { ADVANTAGES, advantageEstimator, checkAdvantage } from '../algorithms/ad
 import { checkFilterSettings } from '../algorithms/filters/settings.ts';
 import { checkLossSettings } from '../algorithms/losses/check-settings.ts';
 import { policyLoss } from '../algorithms/losses/registry.ts';
-import { LEAST_DROPOUT } from '../models/adapters/dropout.ts';
-import { curriculumFaults } from '../rollout/levels/curriculum.ts';
+import { LEAST_DROPOUT } from '../models/adapters/lora.ts';
+import { curriculumFaults } from '../rollout/levels.ts';
 import {
   distributionChange,
   filterSettings,

@@ -8,9 +8,9 @@ import { policyLoss } from '../algorithms/losses/registry.ts';
 import type { LossSettings, OffPolicySettings } from '../algorithms/losses/settings.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
 import { changedSamplingFields } from '../generation/remote/engine-client.ts';
-import type { PrefixPoolSettings } from '../rollout/branching/prefix-pool.ts';
+import type { PrefixPoolSettings } from '../rollout/branching/prefix.ts';
 import type { TreePlan, VinePlan } from '../rollout/branching/tree-plan.ts';
-import { apportion, curriculumShares } from '../rollout/levels/curriculum.ts';
+import { apportion, curriculumShares } from '../rollout/levels.ts';
 import type { sampling } from './sections/schema.ts';
 import type { RunSettings } from './settings.ts';
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { ConfigError } from '../../shared/config.ts';
 import { LORA_MODULES } from '../models/adapters/lora.ts';
-import { optimizerSettings } from '../training/update/schedule.ts';
+import { optimizerSettings } from '../training/update/update.ts';
 import { groupsPerTag, levelSeeds, lossSettings } from './derived.ts';
 import { configName, loadRunSettings, RECIPES } from './load.ts';
 import { loraConfig } from './sections/policy.ts';

@@ -1,9 +1,9 @@
 import type { WarmStart } from '../config/sections/training.ts';
 import type { Learned } from '../prompts/conversation.ts';
-import { NO_SAMPLING } from '../rollout/agents/observer.ts';
 import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
+import { NO_SAMPLING } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { groupBy } from './episode-metrics.ts';
 

@@ -1,8 +1,15 @@
 import { sumComponents } from '../../shared/reward-components.ts';
 import { isAlike } from '../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
-import { mean } from '../algorithms/statistics.ts';
-import { type Episode, episodeReturn, samplesOf, type Truncation } from '../rollout/episode.ts';
+import { correlation, mean, populationStd } from '../algorithms/statistics.ts';
+import {
+  countedTurns,
+  type Episode,
+  episodeReturn,
+  type RewardSums,
+  samplesOf,
+  type Truncation,
+} from '../rollout/episode.ts';
 import type { Metrics } from './metrics.ts';
 
 /** Share of its turns in which `pick` holds. */
@@ -125,4 +132,109 @@ export function groupBy<T, K>(items: readonly T[], key: (item: T) => K): Map<K, 
     else groups.set(key(item), [item]);
   }
   return groups;
+}
+
+/** A sequence with its advantages. */
+export interface TurnAdvantages {
+  readonly lossMask: ArrayLike<number>;
+  readonly advantages: ArrayLike<number>;
+  /** Position of each turn's last sampled token, ascending. */
+  readonly turnEnds: readonly number[];
+}
+
+/**
+ * `critic/advantages/{std,zero_frac}` over the trained tokens, and whether advantages depend on the number of turns:
+ * `critic/advantages/last_turn` and `other_turns`, means over turns (a turn counts with the mean over its tokens), and
+ * `critic/advantages/turns_correlation` of an episode's mean advantage with its number of turns. Undefined values are
+ * absent: the correlation of equal episodes, other turns if there are none.
+ */
+export function turnStatistics(sequences: readonly TurnAdvantages[]): Metrics {
+  const last: number[] = [];
+  const other: number[] = [];
+  const [counts, advantagesOf]: [number[], number[]] = [[], []];
+  for (const { lossMask, advantages, turnEnds } of sequences) {
+    const turns = turnEnds.map((end, k) => {
+      let [sum, count] = [0, 0];
+      for (let t = k === 0 ? 0 : turnEnds[k - 1] + 1; t <= end; t++) {
+        if (!lossMask[t]) continue;
+        sum += advantages[t];
+        count++;
+      }
+      return sum / Math.max(1, count);
+    });
+    if (turns.length === 0) continue;
+    other.push(...turns.slice(0, -1));
+    last.push(turns.at(-1)!);
+    counts.push(turns.length);
+    advantagesOf.push(mean(turns));
+  }
+  const turnsCorrelation = correlation(counts, advantagesOf);
+  const tokens = sequences.flatMap(({ lossMask, advantages }) =>
+    Array.from(advantages).filter((_, t) => lossMask[t]),
+  );
+  const zeros = tokens.filter(value => value === 0).length;
+  return {
+    ...(tokens.length > 0
+      ? {
+          'critic/advantages/std': populationStd(tokens),
+          'critic/advantages/zero_frac': zeros / tokens.length,
+        }
+      : {}),
+    ...(last.length > 0 ? { 'critic/advantages/last_turn': mean(last) } : {}),
+    ...(other.length > 0 ? { 'critic/advantages/other_turns': mean(other) } : {}),
+    ...(Number.isFinite(turnsCorrelation) ? { 'critic/advantages/turns_correlation': turnsCorrelation } : {}),
+  };
+}
+
+/** Weights of reward components by name; null: the environment's reward and the format penalty as they are. */
+export type RewardWeights = Readonly<Record<string, number>> | null;
+
+/** Components that every turn has: the environment's reward, and the trainer's format penalty. */
+const OWN = {
+  reward: ({ reward }: RewardSums) => reward,
+  format_penalty: ({ penalty }: RewardSums) => penalty,
+} as const;
+
+/** A component of a turn's reward; 0 where the environment did not return it. */
+function component(turn: RewardSums, name: string): number {
+  return Object.hasOwn(OWN, name) ? OWN[name as keyof typeof OWN](turn) : (turn.rewards?.[name] ?? 0);
+}
+
+/** A turn's reward in training, or that of several together. */
+export function trainedReward(turn: RewardSums, weights: RewardWeights): number {
+  if (weights === null) return turn.reward + turn.penalty;
+  return Object.entries(weights).reduce((sum, [name, weight]) => sum + weight * component(turn, name), 0);
+}
+
+/** An episode's return in training, without the rewards of a prefix, which all members of its group share. */
+export function trainedReturn(episode: Episode, weights: RewardWeights): number {
+  return countedTurns(episode).reduce((sum, turn) => sum + trainedReward(turn, weights), 0);
+}
+
+/** The episode's total of each component with a weight. */
+export function episodeComponents(episode: Episode, weights: RewardWeights): Record<string, number> {
+  const turns = countedTurns(episode);
+  return Object.fromEntries(
+    Object.keys(weights ?? {}).map(name => [
+      name,
+      turns.reduce((sum, turn) => sum + component(turn, name), 0),
+    ]),
+  );
+}
+
+/**
+ * @throws RangeError when no episode has a component that has a weight: the name is wrong, or the environment returns
+ * none
+ */
+export function checkComponents(episodes: readonly Episode[], weights: RewardWeights): void {
+  if (weights === null || episodes.length === 0) return;
+  const known = new Set<string>(Object.keys(OWN));
+  for (const { turns } of episodes) {
+    for (const { rewards } of turns) for (const name of Object.keys(rewards ?? {})) known.add(name);
+  }
+  const unknown = Object.keys(weights).filter(name => !known.has(name));
+  if (unknown.length === 0) return;
+  throw new RangeError(
+    `algorithm.reward_components names ${unknown.join(', ')}, which no step of this iteration returned in info.rewards; there are ${[...known].join(', ')}`,
+  );
 }

@@ -16,12 +16,16 @@ import {
   samplesOf,
   type Turn,
 } from '../rollout/episode.ts';
-import { groupBy } from './episode-metrics.ts';
-import { observationWeights } from './observation-weights.ts';
-import { episodeComponents, type RewardWeights, trainedReturn, trainedReward } from './reward-components.ts';
-import { maskOf } from './sampling-mask.ts';
+import {
+  episodeComponents,
+  groupBy,
+  type RewardWeights,
+  trainedReturn,
+  trainedReward,
+  turnStatistics,
+} from './episode-metrics.ts';
 import type { LaterScores, SampleLogProbs } from './scoring.ts';
-import { turnStatistics } from './turn-statistics.ts';
+import { maskOf, observationWeights } from './token-weights.ts';
 
 /** A trained episode. */
 export interface KeptEpisode {

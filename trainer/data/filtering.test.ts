@@ -4,7 +4,7 @@ import { filterSettings } from '../config/derived.ts';
 import type { Episode } from '../rollout/episode.ts';
 import { tinySettings } from '../training/runs.test-data.ts';
 import { episodeOf, turnOf } from './episodes.test-data.ts';
-import { filterEpisodes, filterGroups } from './filtering.ts';
+import { filterEpisodes, filterGroups, lossScale } from './filtering.ts';
 
 const settings = tinySettings('http://127.0.0.1:1', '/tmp', 'x', {
   algorithm: { filter: { strategy: 'top_k', value: 0.5, score: 'reward_std' } },
@@ -60,4 +60,13 @@ t.test('leaves of a tree count by their shares in the score of its group', async
     group => filterGroups([group], filterSettings(settings)).scores[0],
   );
   t.ok(Math.abs(plain - weighed) < 1e-12, 'equal shares change nothing');
+});
+
+t.test('the fewer groups are kept, the smaller the step', async t => {
+  t.equal(lossScale('none', 0.25), 1);
+  t.equal(lossScale('linear', 0.25), 0.25);
+  t.equal(lossScale('sqrt', 0.25), 0.5);
+  t.throws(() => lossScale('square' as 'sqrt', 0.25), {
+    message: 'no loss scaling "square"; choose one of none, linear, sqrt',
+  });
 });

@@ -5,9 +5,8 @@ import { estimatesLater, isSelfDistilled, needsProximal } from '../config/derive
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
-import { groupBy } from './episode-metrics.ts';
-import { trainedReturn } from './reward-components.ts';
-import { maskOf } from './sampling-mask.ts';
+import { groupBy, trainedReturn } from './episode-metrics.ts';
+import { maskOf } from './token-weights.ts';
 
 /**
  * Scores the sampled tokens as if they followed a demonstration: the same token ids after those of the group's best

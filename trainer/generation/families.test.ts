@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseConfig } from '../models/config-json.ts';
-import { FAMILY_MODELS, goldenFamily } from '../models/families/families.test-data.ts';
+import { FAMILY_MODELS, goldenFamily } from '../models/families.test-data.ts';
 import { goldenWeights, read } from '../models/golden.test-data.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import type { Runtime } from '../tensor/runtime/runtime.ts';

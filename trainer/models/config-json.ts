@@ -1,10 +1,20 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { parseActivation } from './activation.ts';
 import { checkedConfig, checkSize, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
-import type { ModelFamily } from './families/family.ts';
-import { gemma2, gemma3Text } from './families/gemma.ts';
-import { llama, mistral, olmo2, phi3, smollm3 } from './families/llama.ts';
-import { qwen2, qwen3, qwen3Moe, seedOss } from './families/qwen.ts';
+import {
+  gemma2,
+  gemma3Text,
+  llama,
+  type ModelFamily,
+  mistral,
+  olmo2,
+  phi3,
+  qwen2,
+  qwen3,
+  qwen3Moe,
+  seedOss,
+  smollm3,
+} from './families.ts';
 import type { WeightDtype } from './files/stored-numbers.ts';
 import { number, positiveInteger, show } from './json-fields.ts';
 import { parseRope, scalingToJson } from './rope.ts';

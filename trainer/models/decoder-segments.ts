@@ -1,8 +1,7 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { activate } from './activation.ts';
 import { doraFactor, doraFactorName } from './adapters/dora.ts';
-import { type AdapterDropout, dropOut } from './adapters/dropout.ts';
-import { hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
+import { type AdapterDropout, dropOut, hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
 import { blockRowsOf } from './blocks.ts';
 import type { DecoderConfig, ExpertsConfig } from './config.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';

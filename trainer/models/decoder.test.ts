@@ -4,7 +4,7 @@ import { GraphBuilder } from '../tensor/graph/graph.ts';
 import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../tensor/runtime/runtime.ts';
-import { adamwKernel } from '../tensor/runtime/wasm/adamw.ts';
+import { adamwKernel } from '../tensor/runtime/wasm/kernels.ts';
 import { KernelCpuRuntime } from '../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from './config-json.ts';

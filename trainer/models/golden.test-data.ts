@@ -3,7 +3,7 @@ import { gradients } from '../tensor/graph/gradients.ts';
 import { GraphBuilder, type Tensor } from '../tensor/graph/graph.ts';
 import type { Graph } from '../tensor/graph/tensor.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { declareDropout } from './adapters/dropout.ts';
+import { declareDropout } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import { decoderHidden, decoderLogits } from './decoder.ts';
 import { SafetensorsReader } from './files/safetensors.ts';

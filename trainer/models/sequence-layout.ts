@@ -1,5 +1,5 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
-import type { AdapterDropout } from './adapters/dropout.ts';
+import type { AdapterDropout } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import { ropeTables, ropeWidth } from './rope.ts';
 

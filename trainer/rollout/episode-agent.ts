@@ -1,7 +1,7 @@
 import type { Agent } from './agents/agent.ts';
 import type { EnvironmentSession } from './environment-session.ts';
 import type { Episode } from './episode.ts';
-import type { PlayContext } from './play.ts';
+import { type PlayContext, playEpisode } from './play.ts';
 import type { GroupPlan } from './tag.ts';
 
 /** Setting of a whole episode. */
@@ -32,3 +32,27 @@ export class ProgramFault extends Error {
     this.name = 'ProgramFault';
   }
 }
+
+const NO_ACTIONS: Agent = {
+  respond: () => Promise.reject(new Error('an observer takes no turns')),
+  release() {},
+};
+
+/**
+ * Opens episodes and takes no action in them, so it works with any environment: their first observation is in
+ * `finalState`, and they have no turns.
+ */
+export const observer: EpisodeAgent = {
+  acts: false,
+  play(plan, member, session, { described, ...setting }) {
+    const tag = { ...described.tag, maxTurns: 0 };
+    return playEpisode(plan, member, session, {
+      ...setting,
+      described: { ...described, tag },
+      agent: NO_ACTIONS,
+    });
+  },
+};
+
+/** Sampling settings for an agent that samples nothing. */
+export const NO_SAMPLING = { temperature: 0, topK: 0, topP: 1 };

@@ -15,7 +15,7 @@ import { train } from '../commands/train/train.ts';
 import { lacksSmollm2, SMOLLM2 } from '../models/gguf/gguf.test-data.ts';
 import { loadTokenizer } from '../models/tokenizer/load.ts';
 import type { Agent } from '../rollout/agents/agent.ts';
-import { NO_SAMPLING } from '../rollout/agents/observer.ts';
+import { NO_SAMPLING } from '../rollout/episode-agent.ts';
 import { serve } from '../rollout/server.test-data.ts';
 import { planGroups } from '../rollout/tag.ts';
 import { goldenFolder } from '../serve/serve.test-data.ts';

@@ -17,9 +17,8 @@ import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts'
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
 import { findServerSoon } from '../../training/setup/find-server.ts';
-import { openPrograms } from '../../training/setup/open-gateway.ts';
-import { openPolicy } from '../../training/setup/open-policy.ts';
-import { openTinker } from '../../training/setup/open-tinker.ts';
+import { openPrograms } from '../../training/setup/open-generation.ts';
+import { openPolicy, openTinker } from '../../training/setup/open-policy.ts';
 import {
   openRunContext,
   openTextRunContext,

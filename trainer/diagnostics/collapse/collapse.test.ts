@@ -1,7 +1,23 @@
 import t from 'tap';
+import { Random } from '../../../shared/random.ts';
 import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
 import type { ContinuationRequest } from '../../policy/policy.ts';
-import { type CollapseParts, measureCollapse } from './collapse.ts';
+import {
+  type CollapseParts,
+  countScoredTokens,
+  crossTable,
+  measureCollapse,
+  planCrossScores,
+  reasonedEpisode,
+} from './collapse.ts';
+import {
+  fittingSamples,
+  type ReasonedEpisode,
+  type ReasoningSample,
+  sampleFirstTurns,
+  sampleTrajectories,
+  thinkingMetrics,
+} from './collapse-metrics.ts';
 
 const THINK = 1;
 const WORDS = ['', '<think>', '</think>', '<answer>', '</answer>', 'Up'];
@@ -201,4 +217,203 @@ t.test('policies without thinking are measured by their actions under separate n
   t.ok('collapse_action_trajectory_sample/rows' in metrics);
   t.notOk(Object.keys(metrics).some(name => /^collapse(_first|_trajectory|\/)/.test(name)));
   t.equal(memory.watch, undefined);
+});
+
+const turn = (prompt: number[], reasoning: number[]) => ({ prompt, reasoning });
+const collapseSamplesEpisodes: ReasonedEpisode[] = [
+  { groupId: 4, turns: [turn([1, 2], [10, 11]), turn([1, 2, 3], [12])] },
+  { groupId: 4, turns: [turn([1, 2], [13])] },
+  { groupId: 2, turns: [turn([5], []), turn([5, 6], [14])] },
+  { groupId: 9, turns: [turn([7, 8, 9], [15, 16, 17])] },
+];
+
+t.test('sampling draws no first turns twice, and only turns with reasoning', async t => {
+  const samples = sampleFirstTurns(collapseSamplesEpisodes, 2, Random.fromSeed(2));
+  t.equal(samples.length, 2);
+  t.not(samples[0].reasoning, samples[1].reasoning);
+  const drawn = sampleTrajectories(collapseSamplesEpisodes, 4, Random.fromSeed(3));
+  t.same(
+    drawn.map(sample => sample.group),
+    [0, 1, 2, 3],
+  );
+  t.ok(drawn.every(sample => sample.reasoning.length > 0));
+});
+
+t.test('thinking is counted over all turns and over first turns', async t => {
+  t.same(thinkingMetrics(collapseSamplesEpisodes), {
+    'collapse/valid_thinking_rate': 5 / 6,
+    'collapse/first_turn_num_total': 4,
+    'collapse/first_turn_num_valid': 3,
+    'collapse/first_turn_valid_rate': 0.75,
+  });
+});
+
+t.test('prompts without room for the longest reasoning do not fit', async t => {
+  const samples = sampleFirstTurns(collapseSamplesEpisodes, 64, Random.fromSeed(1));
+  const groups = (length: number) => fittingSamples(samples, length).map(sample => sample.group);
+  t.same(groups(6).sort(), [4, 4, 9]);
+  t.same(groups(5), [4, 4]);
+});
+
+const sample = (group: number, prompt: number[], reasoning: number[]): ReasoningSample => ({
+  group,
+  prompt,
+  reasoning,
+});
+const firsts = [sample(4, [1, 2], [10, 11]), sample(4, [1, 2], [13]), sample(2, [7, 8, 9], [15, 16, 17])];
+
+/** A number for each prompt and reasoning. */
+const score = (prompt: ArrayLike<number>, reasoning: ArrayLike<number>) => -(100 * prompt[0] + reasoning[0]);
+const scored = (requests: readonly ContinuationRequest[]) =>
+  requests.map(({ prompt, continuations }) => continuations.map(ids => score(prompt, ids)));
+
+t.test('every reasoning is scored behind every prompt; columns have the order of groups', async t => {
+  const table = crossTable(firsts);
+  t.same(table.matchedColumn, [1, 1, 0]);
+  t.equal(table.mismatches, 0);
+  const { requests, collect } = planCrossScores([table]);
+  t.equal(requests.length, 2);
+  const [scores] = collect(scored(requests));
+  t.same(scores.perSequence, [
+    [-710, -110],
+    [-713, -113],
+    [-715, -115],
+  ]);
+  t.same(scores.perToken[0], [-355, -55]);
+  t.same(scores.prompts, [
+    [7, 8, 9],
+    [1, 2],
+  ]);
+  t.same(countScoredTokens([table]), [5 + 2 * 6]);
+});
+
+t.test("a member with a prompt other than its group's gets a column and is counted", async t => {
+  const table = crossTable([...firsts, sample(4, [1, 3], [20]), sample(4, [1, 3], [21])]);
+  t.same(table.columns, [
+    [7, 8, 9],
+    [1, 2],
+    [1, 3],
+  ]);
+  t.same(table.matchedColumn, [1, 1, 0, 2, 2]);
+  t.equal(table.mismatches, 2);
+});
+
+t.test(
+  'equal prompts and equal reasonings go through the model once, and fill every row and column',
+  async t => {
+    const repeated = [
+      sample(0, [1], [5, 6]),
+      sample(1, [1], [5, 6]),
+      sample(2, [2], [7]),
+      sample(3, [1], [7]),
+    ];
+    const tables = [crossTable(repeated.slice(0, 3)), crossTable(repeated)];
+    const { requests, collect } = planCrossScores(tables);
+    t.same(
+      requests.map(({ prompt, continuations }) => [Array.from(prompt), continuations.length]),
+      [
+        [[1], 2],
+        [[2], 2],
+      ],
+    );
+    t.same(countScoredTokens(tables), [2 + 2 * 3, 0], 'the second table has nothing new');
+    const [, scores] = collect(scored(requests));
+    t.same(
+      scores.perSequence,
+      repeated.map(({ reasoning }) => repeated.map(({ prompt }) => score(prompt, reasoning))),
+    );
+  },
+);
+
+t.test('a shared prompt saves what the specification says', async t => {
+  const ids = (length: number, salt: number) => Array.from({ length }, (_, i) => 1000 * salt + i);
+  const samples = Array.from({ length: 64 }, (_, i) => sample(i, ids(400, i), ids(100, 100 + i)));
+  const [tokens] = countScoredTokens([crossTable(samples)]);
+  t.equal(tokens, 435_200);
+  t.ok((64 * 64 * 500) / tokens > 4.7);
+});
+
+const REASONED_EPISODE_WORDS = [
+  '<think>',
+  '</think>',
+  '<answer>',
+  '</answer>',
+  'go ',
+  'up ',
+  'Up',
+  '</thi',
+  'nk>',
+  'grid',
+  ' ',
+  '\n',
+];
+const reasonedEpisodeDecode = (ids: ArrayLike<number>) =>
+  Array.from(ids, id => REASONED_EPISODE_WORDS[id]).join('');
+
+/** An episode of one turn, its response primed with the opening tag. */
+const reasonedEpisodePlayed = (response: number[]) => {
+  const tokenIds = Int32Array.of(9, 0, ...response);
+  const rawResponse = `<think>${reasonedEpisodeDecode(response)}`;
+  return episodeOf({
+    groupId: 3,
+    tokenIds,
+    turns: [turnOf({ rawResponse, tokens: [2, tokenIds.length] })],
+  });
+};
+const reasoningOf = (response: number[]) =>
+  Array.from(
+    reasonedEpisode(reasonedEpisodePlayed(response), reasonedEpisodeDecode, 'thought').turns[0].reasoning,
+  );
+
+t.test('the prompt ends with the opening tag, the reasoning before the closing one', async t => {
+  const { groupId, turns } = reasonedEpisode(
+    reasonedEpisodePlayed([4, 5, 1, 2, 6, 3]),
+    reasonedEpisodeDecode,
+    'thought',
+  );
+  t.equal(groupId, 3);
+  t.same(Array.from(turns[0].prompt), [9, 0]);
+  t.same(Array.from(turns[0].reasoning), [4, 5]);
+});
+
+t.test('a closing tag of several tokens is no part of it', async t => {
+  t.same(reasoningOf([4, 5, 4, 7, 8, 2, 6, 3]), [4, 5, 4]);
+});
+
+t.test('empty thoughts and malformed answers have none', async t => {
+  t.same(reasoningOf([1, 2, 6, 3]), []);
+  t.same(reasoningOf([4, 5, 2, 6, 3]), []);
+  t.same(reasoningOf([4, 5, 1, 6]), []);
+});
+
+t.test('a turn is looked up in the sample that holds it', async t => {
+  const first = reasonedEpisodePlayed([4, 1, 2, 6, 3]);
+  const second = reasonedEpisodePlayed([5, 5, 1, 2, 6, 3]);
+  const { turns } = reasonedEpisode(
+    { ...second, samples: [first, second], turns: [first.turns[0], { ...second.turns[0], sample: 1 }] },
+    reasonedEpisodeDecode,
+    'thought',
+  );
+  t.same(
+    turns.map(({ reasoning }) => Array.from(reasoning)),
+    [[4], [5, 5]],
+  );
+});
+
+t.test('white space around the thought is no part of it', async t => {
+  t.same(reasoningOf([10, 11, 4, 10, 5, 11, 1, 2, 6, 3]), [4, 10, 5]);
+  t.same(reasoningOf([10, 11, 1, 2, 6, 3]), []);
+});
+
+t.test('policies without thinking are measured by their actions', async t => {
+  const actionsOf = (response: number[]) => {
+    const tokenIds = Int32Array.of(9, 2, ...response);
+    const rawResponse = `<answer>${reasonedEpisodeDecode(response)}`;
+    const turns = [turnOf({ rawResponse, tokens: [2, tokenIds.length] })];
+    const reasoned = reasonedEpisode(episodeOf({ tokenIds, turns }), reasonedEpisodeDecode, 'actions');
+    return Array.from(reasoned.turns[0].reasoning);
+  };
+  t.same(actionsOf([6, 10, 5, 3]), [6, 10, 5]);
+  t.same(actionsOf([3]), []);
+  t.same(actionsOf([6, 5]), []);
 });

@@ -7,13 +7,21 @@ import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from '../config-json.ts';
-import { goldenAdapter, gradientDifference, largestDifference } from '../families/families.test-data.ts';
+import { goldenAdapter, gradientDifference, largestDifference } from '../families.test-data.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from '../golden.test-data.ts';
 import { initialize, loraSpecs, parameterSpecs } from '../parameters.ts';
 import { isQuantizable, storedParameters, storeQuantized } from '../quantized.ts';
 import { scaleRows, squaredNorms, startMagnitudes } from './dora.ts';
-import { declareDropout, dropOut, fillDropoutRows } from './dropout.ts';
-import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from './lora.ts';
+import {
+  declareDropout,
+  dropOut,
+  fillDropoutRows,
+  hasAdapter,
+  loraNames,
+  loraScale,
+  magnitudeName,
+  mergedWeight,
+} from './lora.ts';
 import { parsePeftConfig } from './peft.ts';
 
 /** Cases of test/golden/make-adapters.py on qwen2-tiny. */

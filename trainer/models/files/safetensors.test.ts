@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { SafetensorsReader, writeSafetensors } from './safetensors.ts';
+import { SafetensorsReader, writeSafetensors, writeShardedSafetensors } from './safetensors.ts';
 
 const folder = await mkdtemp(join(tmpdir(), 'ragen-safetensors-'));
 t.after(() => rm(folder, { recursive: true }));
@@ -110,4 +110,57 @@ t.test('broken files are rejected with the reason', async t => {
   const entries = Object.fromEntries(Array.from({ length: 300_000 }, (_, i) => [`t${i}`, empty]));
   const long = await handWritten('long', entries, new Uint8Array());
   await t.rejects(SafetensorsReader.open(long), /a header of 1\d{7} bytes; at most 16777216 are read/);
+});
+
+const shardedSafetensorsFolder = await mkdtemp(join(tmpdir(), 'ragen-shards-'));
+t.after(() => rm(shardedSafetensorsFolder, { recursive: true }));
+const path = join(shardedSafetensorsFolder, 'model.safetensors');
+
+const tensors = [3, 2, 4].map((length, n) => ({
+  name: `t${n}`,
+  shape: [length],
+  data: Float32Array.from({ length }, (_, i) => 10 * n + i),
+}));
+
+async function readBack(): Promise<number[][]> {
+  await using file = await SafetensorsReader.open(path);
+  return Promise.all(tensors.map(async ({ name }) => [...(await file.read(name))]));
+}
+
+t.test('large weights go to numbered files with an index, and load again', async t => {
+  await writeShardedSafetensors(path, tensors);
+  t.same((await readdir(shardedSafetensorsFolder)).sort(), [
+    'model.safetensors',
+    'model.safetensors.index.json',
+  ]);
+  const expected = tensors.map(({ data }) => [...data]);
+  await writeShardedSafetensors(path, tensors, { shardBytes: 20 });
+  t.same((await readdir(shardedSafetensorsFolder)).sort(), [
+    'model-00001-of-00002.safetensors',
+    'model-00002-of-00002.safetensors',
+    'model.safetensors.index.json',
+  ]);
+  t.same(await readBack(), expected);
+  const index = JSON.parse(await readFile(`${path}.index.json`, 'utf8'));
+  t.same(index, {
+    metadata: { total_size: 36 },
+    weight_map: {
+      t0: 'model-00001-of-00002.safetensors',
+      t1: 'model-00001-of-00002.safetensors',
+      t2: 'model-00002-of-00002.safetensors',
+    },
+  });
+  await writeShardedSafetensors(path, tensors, { shardBytes: 1 });
+  t.equal(
+    (await readdir(shardedSafetensorsFolder)).length,
+    4,
+    'three shards and an index; the two before are gone',
+  );
+  t.same(await readBack(), expected);
+  await writeShardedSafetensors(path, tensors, { type: 'BF16' });
+  t.same((await readdir(shardedSafetensorsFolder)).sort(), [
+    'model.safetensors',
+    'model.safetensors.index.json',
+  ]);
+  t.same(await readBack(), expected);
 });

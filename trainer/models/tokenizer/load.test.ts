@@ -1,10 +1,13 @@
-import { readFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { readdirSync, readFileSync } from 'node:fs';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { buildWordTokenizer, saveTokenizer } from './builder.ts';
-import type { ChatMessage } from './chat-template.ts';
+import { lacksPython, PYTHON_MS, runPython } from '../../../test/python.test-data.ts';
+import { scratchConfig } from '../config.ts';
+import { configToJson } from '../config-json.ts';
+import { buildByteTokenizer, buildWordTokenizer, saveTokenizer } from './builder.ts';
+import { type ChatMessage, ChatTemplate } from './chat-template.ts';
 import {
   endTokenIds,
   loadTokenizer,
@@ -13,7 +16,7 @@ import {
   tokenizerFromFiles,
 } from './load.ts';
 
-const MODELS = fileURLToPath(new URL('../../../test/golden/models/', import.meta.url));
+const MODELS = fileURLToPath(new URL('../../../test/golden/models', import.meta.url));
 
 interface Expected {
   tokenizer: { text: string; ids: number[]; decoded: string }[];
@@ -166,4 +169,77 @@ t.test('a saved word-level tokenizer loads identically', async t => {
 t.test('invalid words are rejected', async t => {
   t.throws(() => buildWordTokenizer(['']), /empty/);
   t.throws(() => buildWordTokenizer(['<pad>']), /special token/);
+});
+
+/** Tokenizers of transformers' classes, made by test/golden/make-tokenizers.py. */
+const TOKENIZERS = fileURLToPath(new URL('../../../test/golden/models/tokenizers', import.meta.url));
+
+interface FamiliesExpected {
+  readonly tokenizer: readonly { readonly text: string; readonly ids: number[]; readonly decoded: string }[];
+  /** `text` is null where the template raises an exception. */
+  readonly chat: readonly {
+    readonly messages: ChatMessage[];
+    readonly add_generation_prompt: boolean;
+    readonly text: string | null;
+  }[];
+}
+
+for (const name of readdirSync(TOKENIZERS)) {
+  t.test(`the tokenizer of ${name} gives the ids, texts and chats of transformers`, async t => {
+    const folder = join(TOKENIZERS, name);
+    const expected = JSON.parse(readFileSync(join(folder, 'expected.json'), 'utf8')) as FamiliesExpected;
+    const tokenizer = await loadTokenizer(folder);
+    t.ok(expected.tokenizer.length > 70);
+    for (const { text, ids, decoded } of expected.tokenizer) {
+      t.same(tokenizer.encode(text), ids, `ids of ${JSON.stringify(text)}`);
+      t.equal(tokenizer.decode(ids), decoded, `text of ${ids}`);
+    }
+    for (const { messages, add_generation_prompt, text } of expected.chat) {
+      const render = () =>
+        tokenizer.chatTemplate!.render(messages, { addGenerationPrompt: add_generation_prompt });
+      if (text === null) t.throws(render, /roles? (must|not supported)/);
+      else t.equal(render(), text);
+    }
+  });
+}
+
+for (const [kind, build] of [
+  ['words', buildWordTokenizer],
+  ['bytes', buildByteTokenizer],
+] as const) {
+  t.test(
+    `AutoTokenizer of transformers encodes with the ${kind} of a model from scratch`,
+    { skip: lacksPython('transformers'), timeout: PYTHON_MS },
+    async t => {
+      const folder = join(t.testdir(), 'scratch');
+      await mkdir(folder);
+      const tokenizer = build(['<answer>', '</answer>', 'Up', 'Down', ' ', '||', '#', '☃', '北 é', 'é']);
+      await saveTokenizer(tokenizer, folder);
+      const config = scratchConfig({ vocabularySize: tokenizer.vocabularySize, hiddenSize: 16, heads: 2 });
+      await writeFile(join(folder, 'config.json'), JSON.stringify(configToJson(config)));
+      const texts = [
+        '<answer>Up || Down</answer>',
+        '###',
+        'Up?Down',
+        '|||',
+        'é☃ \n\t 👍',
+        '<eos>Upper<answer',
+      ];
+      await writeFile(join(folder, 'input.json'), JSON.stringify({ texts }));
+      const program = new URL('../../../bench/families/reference.py', import.meta.url);
+      const expected = texts.map(text => tokenizer.encode(text));
+      t.same(await runPython(program, 'encode', folder), [expected]);
+    },
+  );
+}
+
+t.test('strip, lstrip and rstrip of a chat template remove the same as in Python', async t => {
+  const render = (source: string, content: string) =>
+    new ChatTemplate(source, {}).render([{ role: 'user', content }], { addGenerationPrompt: false });
+  const history = "{{ messages[0].content.split('</think>')[-1].lstrip('\\n') }}";
+  t.equal(render(history, '<think>why</think>\n\n  indented\n'), '  indented\n', 'as Qwen3 shows history');
+  const both = "{{ '<' + messages[0].content.rstrip('\\n').split('<think>')[0].strip('xy') + '>' }}";
+  t.equal(render(both, 'xyz yx\n\n'), '<z >');
+  t.equal(render('<{{ messages[0].content.strip() }}>', ' \ufeff\x1f é \n'), '<\ufeff\x1f é>');
+  t.throws(() => render('{{ (1).strip() }}', ''), /calls strip on what is not text/);
 });

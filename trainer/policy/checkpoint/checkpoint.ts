@@ -5,8 +5,12 @@ import { type BlockedWeights, blockNames } from '../../models/blocks.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
 import { isThere } from '../../models/files/model-file.ts';
-import { SafetensorsError, type TensorToWrite, writeSafetensors } from '../../models/files/safetensors.ts';
-import { writeShardedSafetensors } from '../../models/files/sharded-safetensors.ts';
+import {
+  SafetensorsError,
+  type TensorToWrite,
+  writeSafetensors,
+  writeShardedSafetensors,
+} from '../../models/files/safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
 import { openWeights, type WeightsReader } from '../../models/files/weights.ts';
 import { GgufWeights } from '../../models/gguf/gguf-weights.ts';

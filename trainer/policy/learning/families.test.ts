@@ -1,10 +1,9 @@
 import t from 'tap';
 import { parseConfig } from '../../models/config-json.ts';
-import { FAMILY_MODELS, goldenFamily } from '../../models/families/families.test-data.ts';
+import { FAMILY_MODELS, goldenFamily } from '../../models/families.test-data.ts';
 import { goldenBatch, goldenWeights, read } from '../../models/golden.test-data.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
-import { scoreContinuations } from './continuations.ts';
-import { ScoreProgram } from './score-program.ts';
+import { ScoreProgram, scoreContinuations } from './score-program.ts';
 
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());

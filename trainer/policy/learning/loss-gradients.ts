@@ -14,7 +14,7 @@ import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetric
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { summedLoss } from './loss-program.ts';
 import type { LossScale } from './loss-scale.ts';
-import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './sequence-checks.ts';
+import { checkOneAdvantage, checkSequence, checkTemperature, haveReturns } from './token-masks.ts';
 
 /** Properties of the learning policy. */
 type LearningPolicy = Parameters<typeof checkSequence>[1] & { readonly version: number };

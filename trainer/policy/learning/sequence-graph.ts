@@ -1,5 +1,5 @@
 import { countTrained } from '../../algorithms/losses/aggregation.ts';
-import { declareDropout } from '../../models/adapters/dropout.ts';
+import { declareDropout } from '../../models/adapters/lora.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderHidden, decoderLogits, decoderValues } from '../../models/decoder.ts';
 import {

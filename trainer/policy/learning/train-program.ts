@@ -13,7 +13,7 @@ import type { LossSettings } from '../../algorithms/losses/settings.ts';
 import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
-import { fillDropoutRows } from '../../models/adapters/dropout.ts';
+import { fillDropoutRows } from '../../models/adapters/lora.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';

@@ -5,9 +5,9 @@ import { checkLossSettings } from '../../algorithms/losses/check-settings.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
 import type { WireDatum } from '../../tinker/proto.ts';
-import { scoreContinuations } from '../learning/continuations.ts';
 import { type LossBatch, LossProgram } from '../learning/loss-program.ts';
-import { checkSequence } from '../learning/sequence-checks.ts';
+import { scoreContinuations } from '../learning/score-program.ts';
+import { checkSequence } from '../learning/token-masks.ts';
 import type {
   ContinuationRequest,
   GradientDecomposition,

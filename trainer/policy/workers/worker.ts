@@ -8,7 +8,7 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import { adamwKernel } from '../../tensor/runtime/wasm/adamw.ts';
+import { adamwKernel } from '../../tensor/runtime/wasm/kernels.ts';
 import { adamwFactors, blockSquares } from '../learning/adamw.ts';
 import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';

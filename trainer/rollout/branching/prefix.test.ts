@@ -2,15 +2,24 @@ import t from 'tap';
 import { golden } from '../../../test/golden.test-data.ts';
 import { estimateAdvantages } from '../../algorithms/advantages/registry.ts';
 import { countOnes } from '../../algorithms/training-sequence.ts';
+import { trainedReturn } from '../../data/episode-metrics.ts';
 import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
-import { trainedReturn } from '../../data/reward-components.ts';
 import { collectorOf, SAMPLING } from '../collection/collector.test-data.ts';
 import { type Episode, withoutTurns } from '../episode.ts';
 import { CAPS, serve } from '../server.test-data.ts';
 import type { GroupPlan, Tag } from '../tag.ts';
 import { seeded } from './branching.test-data.ts';
-import { classOf, controlled, type KeptPrefix, playedTurns, prefixTurns } from './prefix.ts';
-import { learnPrefixes, NO_PREFIXES, type PrefixPoolSettings, takePrefixes } from './prefix-pool.ts';
+import {
+  classOf,
+  controlled,
+  type KeptPrefix,
+  learnPrefixes,
+  NO_PREFIXES,
+  type PrefixPoolSettings,
+  playedTurns,
+  prefixTurns,
+  takePrefixes,
+} from './prefix.ts';
 
 const CONTROLLER = {
   target: 0.5,

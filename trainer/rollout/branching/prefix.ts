@@ -1,4 +1,7 @@
+import { Random } from '../../../shared/random.ts';
 import type { Episode, PlayedTurn, PrefixKind } from '../episode.ts';
+import { learnability } from '../levels.ts';
+import { mixSeed, PURPOSE } from '../seeds.ts';
 
 /** Result of a group, by the share of its episodes that succeeded. */
 export type GroupClass = 'all_fail' | 'too_hard' | 'balanced' | 'too_easy' | 'all_pass';
@@ -100,4 +103,171 @@ export function playedTurns(episode: Episode, count: number): PlayedTurn[] {
       after: episode.turns[i + 1].state,
     };
   });
+}
+
+export interface PrefixPoolSettings {
+  readonly schedule: 'adaptive' | 'fixed' | 'reverse';
+  readonly share: number;
+  readonly low: number;
+  readonly high: number;
+  readonly directions: 'both' | PrefixKind;
+  readonly remaining: PrefixRatio;
+  readonly taken: PrefixRatio;
+  readonly maxAge: number;
+  readonly capacity: number;
+  readonly controller: ControllerSettings;
+  /** Iterations over which `reverse` moves backwards. */
+  readonly reverseOver: number;
+}
+
+/** Memory of prefix sampling: plain data, kept in checkpoints. */
+export interface PrefixState {
+  readonly pool: readonly KeptPrefix[];
+  /** Controllers by kind and tag. */
+  readonly controllers: { readonly [kindAndTag: string]: ControllerState };
+}
+
+export const NO_PREFIXES: PrefixState = { pool: [], controllers: {} };
+
+const KINDS: readonly PrefixKind[] = ['head_start', 'handicap'];
+const FIRST_EMA = 0.5;
+
+/**
+ * Takes the kept episodes that groups of an iteration continue: the most promising ones that are not too old, by p(1 −
+ * p) of their group's Beta posterior. Taken ones are removed.
+ * @param groups of the iteration, prefixed ones included
+ */
+export function takePrefixes(
+  { pool, controllers }: PrefixState,
+  { share, maxAge }: PrefixPoolSettings,
+  { step, groups }: { readonly step: number; readonly groups: number },
+): { readonly taken: readonly KeptPrefix[]; readonly left: PrefixState; readonly old: number } {
+  const young = pool.filter(kept => step - kept.step <= maxAge);
+  const most = Math.max(0, Math.min(Math.floor(share * groups), groups - 1));
+  const ranked = [...young].sort(
+    (a, b) => learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed,
+  );
+  const taken = ranked.slice(0, most);
+  const left = { pool: young.filter(kept => !taken.includes(kept)), controllers };
+  return { taken, left, old: pool.length - young.length };
+}
+
+/**
+ * The memory after an iteration: controllers updated by the results of its prefixed groups, and one episode kept of
+ * each other group that is too hard or too easy.
+ * @param seed of the choice of episodes
+ */
+export function learnPrefixes(
+  before: PrefixState,
+  groups: readonly (readonly Episode[])[],
+  settings: PrefixPoolSettings,
+  { step, seed }: { readonly step: number; readonly seed: number },
+): { readonly state: PrefixState; readonly metrics: Record<string, number> } {
+  const prefixed = groups.filter(([first]) => first.prefix);
+  const plain = groups.filter(([first]) => !first.prefix);
+  const metrics: Record<string, number> = { 'prefix/groups': prefixed.length, 'prefix/dropped_short': 0 };
+  const controllers = { ...before.controllers };
+  for (const kind of KINDS) {
+    const own = prefixed.filter(([first]) => first.prefix!.kind === kind);
+    for (const tag of new Set(groups.map(([first]) => first.tag))) {
+      const rates = own.filter(([first]) => first.tag === tag).map(passRate);
+      const known = controllers[`${kind} ${tag}`] ?? {
+        ema: FIRST_EMA,
+        ratio: (kind === 'head_start' ? settings.remaining : settings.taken).ratio,
+        wait: 0,
+      };
+      const moved = controlled(known, rates.length > 0 ? meanOf(rates) : undefined, settings.controller);
+      controllers[`${kind} ${tag}`] =
+        settings.schedule === 'adaptive' ? moved : { ...moved, ratio: known.ratio };
+    }
+    Object.assign(metrics, kindMetrics(kind, own, controllers));
+  }
+  const counts: Record<GroupClass, number> = {
+    all_fail: 0,
+    too_hard: 0,
+    balanced: 0,
+    too_easy: 0,
+    all_pass: 0,
+  };
+  const kept: KeptPrefix[] = [];
+  for (const group of plain) {
+    const successes = group.filter(({ success }) => success).length;
+    const kindOfGroup = classOf(successes, group.length, settings);
+    counts[kindOfGroup]++;
+    const kind = kindFor(kindOfGroup, settings);
+    if (!kind) continue;
+    const candidates = group.filter(({ success }) => success === (kind === 'head_start'));
+    const { groupId, tag } = group[0];
+    const rng = Random.fromSeed(mixSeed(seed, PURPOSE.prefixChoice, step, groupId));
+    const chosen = candidates[rng.integer(candidates.length)];
+    const ratio = ratioFor(kind, controllers[`${kind} ${tag}`], settings, step);
+    const turns = prefixTurns(kind, chosen.turns.length, ratio);
+    if (turns === 0) {
+      metrics['prefix/dropped_short']++;
+      continue;
+    }
+    kept.push({
+      kind,
+      tag,
+      seed: chosen.seed,
+      ...(chosen.dynamicsSeed === undefined ? {} : { dynamicsSeed: chosen.dynamicsSeed }),
+      step,
+      attempts: group.length,
+      successes,
+      turns: chosen.turns.length,
+      played: playedTurns(chosen, turns),
+    });
+  }
+  for (const [name, count] of Object.entries(counts)) metrics[`prefix/class/${name}`] = count;
+  const pool = [...before.pool, ...kept]
+    .sort((a, b) => learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed)
+    .slice(0, settings.capacity);
+  metrics['prefix/pool'] = pool.length;
+  return { state: { pool, controllers }, metrics };
+}
+
+/** The kind of prefix that a group supplies; `reverse` takes any success that is not certain. */
+function kindFor(group: GroupClass, { schedule, directions }: PrefixPoolSettings): PrefixKind | undefined {
+  if (schedule === 'reverse') return group === 'too_hard' || group === 'balanced' ? 'head_start' : undefined;
+  const kind = group === 'too_hard' ? 'head_start' : group === 'too_easy' ? 'handicap' : undefined;
+  return kind && (directions === 'both' || directions === kind) ? kind : undefined;
+}
+
+function ratioFor(
+  kind: PrefixKind,
+  controller: ControllerState,
+  { schedule, remaining, taken, controller: { least, most }, reverseOver }: PrefixPoolSettings,
+  step: number,
+): PrefixRatio {
+  const { cap } = kind === 'head_start' ? remaining : taken;
+  if (schedule !== 'reverse') return { ratio: controller.ratio, cap };
+  return { ratio: least + (most - least) * Math.min(1, step / reverseOver), cap };
+}
+
+function kindMetrics(
+  kind: PrefixKind,
+  groups: readonly (readonly Episode[])[],
+  controllers: PrefixState['controllers'],
+): Record<string, number> {
+  const own = Object.entries(controllers).filter(([name]) => name.startsWith(`${kind} `));
+  const states = own.map(([, state]) => state);
+  return {
+    [`prefix/${kind}/ema`]: meanOf(states.map(({ ema }) => ema)),
+    [`prefix/${kind}/ratio`]: meanOf(states.map(({ ratio }) => ratio)),
+    ...(groups.length === 0
+      ? {}
+      : {
+          [`prefix/${kind}/pass_rate`]: meanOf(groups.map(passRate)),
+          [`prefix/${kind}/turns_mean`]: meanOf(groups.map(([{ prefix }]) => prefix!.turns)),
+          [`prefix/${kind}/share_of_turns`]: meanOf(
+            groups.flat().map(({ prefix, turns }) => prefix!.turns / turns.length),
+          ),
+        }),
+  };
+}
+
+const passRate = (group: readonly Episode[]) => group.filter(({ success }) => success).length / group.length;
+
+function meanOf(values: readonly number[]): number {
+  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
 }

@@ -1,10 +1,11 @@
+import { readFileSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
 import type { Episode } from '../episode.ts';
 import type { GroupPlan } from '../tag.ts';
 import type { GroupOutcome } from './group.ts';
-import { RolloutStream, type StreamSettings } from './rollout-stream.ts';
+import { RolloutStream, type StreamSettings, startCapacity } from './rollout-stream.ts';
 
 const GROUP = 2;
 const never = new AbortController().signal;
@@ -211,4 +212,21 @@ t.test('waiting ends when the run is to stop', async t => {
 t.test('concurrency bounds what is open', async t => {
   const { running } = await streamOf(t, { concurrency: 5 });
   t.same(running(), [0, 1]);
+});
+
+const file = new URL('../../../test/golden/closed_form.json', import.meta.url);
+const golden = JSON.parse(readFileSync(file, 'utf8')) as { capacity: number };
+
+const state = { maxStaleness: 2, version: 3, batchSize: 8, concurrency: 40, accepted: 40, running: 5 };
+
+t.test('the capacity of the closed form', async t => {
+  t.equal(startCapacity(state), golden.capacity);
+});
+
+t.test('the smaller of concurrency and staleness bounds it', async t => {
+  t.equal(startCapacity({ ...state, concurrency: 6 }), 1);
+  t.equal(startCapacity({ ...state, accepted: 48, running: 0 }), 0);
+  const onPolicy = { ...state, maxStaleness: 0, version: 0, accepted: 0 };
+  t.equal(startCapacity({ ...onPolicy, running: 0 }), 8, 'a batch and no more');
+  t.equal(startCapacity({ ...onPolicy, accepted: 6, running: 2 }), 0);
 });

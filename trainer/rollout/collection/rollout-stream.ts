@@ -4,10 +4,9 @@ import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';
 import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
-import { PlayTally } from '../tally.ts';
+import { IntervalMeter, PlayTally } from '../tally.ts';
 import type { Collector, PlayOptions } from './collector.ts';
 import type { GroupOutcome } from './group.ts';
-import { IntervalMeter } from './interval-meter.ts';
 
 export interface StreamSettings {
   readonly collector: Pick<Collector, 'play'>;

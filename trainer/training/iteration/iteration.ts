@@ -19,9 +19,9 @@ import { averageRows, type Metrics } from '../../data/metrics.ts';
 import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';
-import { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
+import { IntervalMeter } from '../../rollout/tally.ts';
 import { appendGroupsRow } from '../../tracking/jsonlines.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
@@ -30,8 +30,7 @@ import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { GenerationPort } from '../setup/open-generation.ts';
 import type { ReferencePolicy } from '../setup/open-policy.ts';
 import type { EpisodeSource, PlayedGroups } from '../sources/episode-source.ts';
-import { optimizerSettings } from '../update/schedule.ts';
-import { fillBatch, type UpdateResult, updatePolicy } from '../update/update.ts';
+import { fillBatch, optimizerSettings, type UpdateResult, updatePolicy } from '../update/update.ts';
 import { levelHash } from '../validation.ts';
 import {
   batchStatistics,

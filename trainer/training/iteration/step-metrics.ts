@@ -10,8 +10,8 @@ import {
 } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import { isBootstrapped } from '../../data/scoring.ts';
-import type { IntervalMeter } from '../../rollout/collection/interval-meter.ts';
 import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
+import type { IntervalMeter } from '../../rollout/tally.ts';
 
 interface SpeedParts {
   readonly settings: RunSettings;

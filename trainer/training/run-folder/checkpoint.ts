@@ -17,9 +17,8 @@ import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../../data/metrics.ts';
 import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
-import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
-import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
-import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
+import type { PrefixState } from '../../rollout/branching/prefix.ts';
+import type { ReplayedLevel, TagSuccess } from '../../rollout/levels.ts';
 import type { RunFolder } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';

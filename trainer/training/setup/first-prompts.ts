@@ -1,11 +1,11 @@
 import { baseFolder } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { readShape } from '../../config/sizes.ts';
-import { NO_SAMPLING, observer } from '../../rollout/agents/observer.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
 import { EpisodeContext, PromptTooLong } from '../../rollout/context.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import { costsTheEpisode, OPENING_ATTEMPTS } from '../../rollout/environment-session.ts';
+import { NO_SAMPLING, observer } from '../../rollout/episode-agent.ts';
 import { nextView } from '../../rollout/play.ts';
 import { openRunContext, type RunContext } from './run-context.ts';
 

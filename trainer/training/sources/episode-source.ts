@@ -1,9 +1,8 @@
 import type { Metrics } from '../../data/metrics.ts';
 import type { SamplingDistribution } from '../../generation/generation.ts';
-import type { PrefixState } from '../../rollout/branching/prefix-pool.ts';
+import type { PrefixState } from '../../rollout/branching/prefix.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import type { TagSuccess } from '../../rollout/levels/curriculum.ts';
-import type { ReplayedLevel } from '../../rollout/levels/level-replay.ts';
+import type { ReplayedLevel, TagSuccess } from '../../rollout/levels.ts';
 import type { GroupPlan } from '../../rollout/tag.ts';
 
 export interface PlayOptions {

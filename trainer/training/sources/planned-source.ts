@@ -11,11 +11,16 @@ import {
 import type { RunSettings } from '../../config/settings.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import type { KeptPrefix } from '../../rollout/branching/prefix.ts';
-import { learnPrefixes, NO_PREFIXES, takePrefixes } from '../../rollout/branching/prefix-pool.ts';
+import { type KeptPrefix, learnPrefixes, NO_PREFIXES, takePrefixes } from '../../rollout/branching/prefix.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import { adaptiveShares, apportion, followSuccess } from '../../rollout/levels/curriculum.ts';
-import { chooseReplays, learnability, rememberLevels } from '../../rollout/levels/level-replay.ts';
+import {
+  adaptiveShares,
+  apportion,
+  chooseReplays,
+  followSuccess,
+  learnability,
+  rememberLevels,
+} from '../../rollout/levels.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { type GroupPlan, planGroups } from '../../rollout/tag.ts';
 import type { EpisodeSource, PlayedGroups, Rollouts, SourcePosition } from './episode-source.ts';

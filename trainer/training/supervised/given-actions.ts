@@ -1,10 +1,10 @@
 import type { Json } from '../../../shared/json.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
-import { NO_SAMPLING } from '../../rollout/agents/observer.ts';
 import { nameOf } from '../../rollout/agents/reference-agent.ts';
 import { type DescribedTag, writtenAction } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';
+import { NO_SAMPLING } from '../../rollout/episode-agent.ts';
 import { readGivenJsonLines } from '../../tracking/jsonlines.ts';
 import type { RunContext } from '../setup/run-context.ts';
 

@@ -3,11 +3,10 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import type { RunSettings } from '../../config/settings.ts';
 import type { Demonstration } from '../../data/demonstrations.ts';
 import type { Metrics } from '../../data/metrics.ts';
-import { samplingMask } from '../../data/sampling-mask.ts';
+import { samplingMask } from '../../data/token-weights.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
-import { learningRateAt } from '../update/schedule.ts';
-import { splitEvenly, updatePolicy } from '../update/update.ts';
+import { learningRateAt, splitEvenly, updatePolicy } from '../update/update.ts';
 import type { WarmStartPosition } from './warm-start-progress.ts';
 
 export type WarmStartSettings = NonNullable<RunSettings['warm_start']>;

@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { Random } from '../../../shared/random.ts';
+import type { FilterFill } from '../../algorithms/filters/settings.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { averageRows } from '../../data/metrics.ts';
 import type { UpdateSettings } from '../../policy/policy.ts';
-import { splitEvenly, updatePolicy } from './update.ts';
+import { fillBatch, learningRateAt, type Schedule, splitEvenly, updatePolicy } from './update.ts';
 
 const settings = { loss: DEFAULT_LOSS_SETTINGS } as UpdateSettings;
 const sequence = (id: number): TrainingSequence => ({
@@ -131,4 +133,70 @@ t.test('a target KL ends the iteration after the step that passes it', async t =
   t.same(await run(0.02, [0, 0.03, 0, 0]), [2, 2, 4, 1]);
   t.same(await run(0.02, [0, 0.02, 0.01, -0.5]), [4, 4, 8, 0]);
   t.same(await run(undefined, [9, 9, 9, 9]), [4, 4, 8, undefined]);
+});
+
+const linear: Schedule = { peak: 1, warmup: 4, total: 14, decay: 'linear', finalShare: 0.1 };
+const rates = (schedule: Schedule, indices: number[]) =>
+  indices.map(i => Number(learningRateAt(schedule, i).toFixed(12)));
+
+t.test('warm-up rises linearly and its last unit runs at the peak', async t => {
+  t.same(rates(linear, [0, 1, 2, 3, 4]), [0.25, 0.5, 0.75, 1, 1]);
+});
+
+t.test('linear and cosine decay end at the final share and stay there', async t => {
+  t.same(rates(linear, [9, 14, 99]), [0.55, 0.1, 0.1]);
+  t.same(rates({ ...linear, decay: 'cosine' }, [4, 9, 14, 99]), [1, 0.55, 0.1, 0.1]);
+});
+
+t.test('a constant rate stays, a peak of 0 never learns', async t => {
+  t.same(rates({ ...linear, decay: 'constant' }, [3, 50]), [1, 1]);
+  t.same(rates({ ...linear, peak: 0 }, [0, 5]), [0, 0]);
+});
+
+/** Positions and weights of what fills mini-batches, from this many sequences. */
+const plan = (mode: FilterFill | 'none', count: number, multiple = 4) => {
+  const sequences = Array.from(
+    { length: count },
+    (_, i) => ({ tokenIds: Int32Array.of(i) }) as TrainingSequence,
+  );
+  const filled = fillBatch(sequences, mode, multiple, Random.fromSeed(3));
+  return {
+    indices: filled.map(({ tokenIds }) => tokenIds[0]),
+    weights: filled.map(({ weight = 1 }) => weight),
+  };
+};
+
+t.test('without a fill, and with one that collects what is missing, the batch stays as it is', async t => {
+  for (const mode of ['none', 'refill'] as const) {
+    t.same(plan(mode, 6), { indices: [0, 1, 2, 3, 4, 5], weights: [1, 1, 1, 1, 1, 1] }, mode);
+  }
+});
+
+t.test('copy repeats sequences up to the next multiple, none twice before all once', async t => {
+  const { indices } = plan('copy', 3, 8);
+  t.equal(indices.length, 8);
+  const counts = [0, 1, 2].map(i => indices.filter(index => index === i).length);
+  t.ok(Math.max(...counts) - Math.min(...counts) <= 1);
+  t.same(plan('copy', 4).indices, [0, 1, 2, 3]);
+});
+
+t.test('delete drops down to the last multiple', async t => {
+  const { indices } = plan('delete', 7);
+  t.equal(indices.length, 4);
+  t.equal(new Set(indices).size, 4);
+  t.same(plan('delete', 3).indices, []);
+});
+
+t.test('pad adds sequences of weight 0', async t => {
+  t.same(plan('pad', 3), { indices: [0, 1, 2, 0], weights: [1, 1, 1, 0] });
+});
+
+t.test('an empty selection stays empty', async t => {
+  for (const mode of ['copy', 'delete', 'pad'] as const) t.same(plan(mode, 0).indices, [], mode);
+});
+
+t.test('an unknown mode is refused with the valid ones', async t => {
+  t.throws(() => plan('drop' as FilterFill, 3), {
+    message: 'no fill mode "drop"; choose one of refill, copy, delete, pad',
+  });
 });

@@ -1,10 +1,10 @@
 import * as attention from './attention.ts';
 import * as blocks from './blocks.ts';
 import * as device from './device.ts';
-import * as functions from './functions.ts';
+import * as functions from './elementwise.ts';
+import * as operators from './elementwise.ts';
 import * as movement from './movement.ts';
 import type { Operation } from './operation.ts';
-import * as operators from './operators.ts';
 import * as products from './products.ts';
 import * as reduction from './reduction.ts';
 

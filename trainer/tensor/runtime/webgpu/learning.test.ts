@@ -2,7 +2,7 @@ import t from 'tap';
 import { GraphBuilder } from '../../graph/graph.ts';
 import { ParameterStore } from '../parameter-store.ts';
 import type { AdamwFactors, Runtime } from '../runtime.ts';
-import { adamwKernel } from '../wasm/adamw.ts';
+import { adamwKernel } from '../wasm/kernels.ts';
 import { KernelCpuRuntime } from './cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from './webgpu-runtime.ts';
 

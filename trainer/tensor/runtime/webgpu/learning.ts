@@ -3,12 +3,11 @@ import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
 import type { AdamwFactors, DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
-import type { KernelThread } from './lowering/gpujs.ts';
-import { Kernel } from './lowering/kernel.ts';
+import { Kernel, type KernelThread } from './lowering/kernel.ts';
 import type { Program } from './lowering/program.ts';
-import { inRowSlices } from './lowering/row-slices.ts';
 import { type ScratchSpace, wholeOf } from './lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from './lowering/step.ts';
+import { inRowSlices } from './shaders/copy.ts';
 
 /** Factors of a step that the kernels below take, in the order of their array. */
 const ADAMW_FACTORS = [

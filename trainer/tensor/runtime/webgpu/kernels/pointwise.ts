@@ -1,12 +1,10 @@
 import { operations } from '../../../graph/operations/index.ts';
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
-import type { KernelThread } from '../lowering/gpujs.ts';
-import { Kernel } from '../lowering/kernel.ts';
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import type { StridedLayout } from '../lowering/layout.ts';
-import { bindable, writeBindable } from '../lowering/row-slices.ts';
 import { cutBox, isBindable, offsetOf, type ScratchSpace, sliceOf, spanOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
-import { copyBox } from '../shaders/copy.ts';
+import { bindable, copyBox, writeBindable } from '../shaders/copy.ts';
 
 /** Functions besides those of the graph's elementwise operations. */
 const functions: Readonly<Record<string, ScalarFunction | undefined>> = {

@@ -1,9 +1,8 @@
-import type { KernelThread } from '../lowering/gpujs.ts';
-import { Kernel } from '../lowering/kernel.ts';
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import type { AxisSplit } from '../lowering/layout.ts';
-import { inRowSlices } from '../lowering/row-slices.ts';
 import { type ScratchSpace, sliceOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import { inRowSlices } from '../shaders/copy.ts';
 
 /**
  * Elements that one thread folds. Longer axes are folded in rounds, so there are enough threads and rounding errors

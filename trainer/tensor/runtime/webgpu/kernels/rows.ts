@@ -1,8 +1,7 @@
-import type { KernelThread } from '../lowering/gpujs.ts';
-import { Kernel } from '../lowering/kernel.ts';
-import { inRowSlices } from '../lowering/row-slices.ts';
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import { ALIGNMENT, type ScratchSpace, sliceOf } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import { inRowSlices } from '../shaders/copy.ts';
 
 const inverseRoot = new Kernel(
   function inverseRoot(this: KernelThread, squares: number[], width: number, epsilon: number): number {

@@ -1,7 +1,7 @@
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
-import { inRowSlices } from '../lowering/row-slices.ts';
 import type { ScratchSpace } from '../lowering/slices.ts';
 import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import { inRowSlices } from './copy.ts';
 
 const THREADS = 256;
 /** Bits of a float32 that distinguish weights: all but the sign. */

@@ -6,9 +6,8 @@ import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-data.ts';
 import { vocabularySize } from '../policies.test-data.ts';
-import { scoreContinuations } from './continuations.ts';
 import { planMicroBatches, shapeKey } from './micro-batches.ts';
-import { ScoreProgram } from './score-program.ts';
+import { ScoreProgram, scoreContinuations } from './score-program.ts';
 
 const runtimes = [new OnnxRuntime(), new KernelCpuRuntime()];
 t.after(async () => {

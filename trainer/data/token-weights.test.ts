@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { type ConversationNode, echoWeights, observationWeights } from './observation-weights.ts';
+import { type ConversationNode, echoWeights, observationWeights } from './token-weights.ts';
 
 interface GoldenNode {
   readonly role: string;

@@ -1,8 +1,8 @@
-import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { PEFT_PREFIX, parsePeftConfig } from '../adapters/peft.ts';
-import { SafetensorsReader } from '../files/safetensors.ts';
-import { folderOf, read } from '../golden.test-data.ts';
-import type { ParameterSpec } from '../parameters.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { PEFT_PREFIX, parsePeftConfig } from './adapters/peft.ts';
+import { SafetensorsReader } from './files/safetensors.ts';
+import { folderOf, read } from './golden.test-data.ts';
+import type { ParameterSpec } from './parameters.ts';
 
 /** Golden models of the families, made by test/golden/make-families.py, under test/golden/models. */
 export const FAMILY_MODELS: readonly string[] = [

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { IntervalMeter } from './interval-meter.ts';
+import { IntervalMeter } from './tally.ts';
 
 t.test('overlaps count once, and an interval continues over the border of two measurements', async t => {
   let now = 0;

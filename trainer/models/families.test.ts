@@ -1,12 +1,9 @@
 import t, { type Test } from 'tap';
-import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
-import { joinParameters } from '../../tensor/runtime/parameter-store.ts';
-import type { Runtime } from '../../tensor/runtime/runtime.ts';
-import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
-import { configToJson, FAMILIES, parseConfig } from '../config-json.ts';
-import { SafetensorsReader } from '../files/safetensors.ts';
-import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from '../golden.test-data.ts';
-import { loraSpecs, parameterSpecs } from '../parameters.ts';
+import { OnnxRuntime } from '../tensor/runtime/onnx/onnx-runtime.ts';
+import { joinParameters } from '../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../tensor/runtime/runtime.ts';
+import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
+import { configToJson, FAMILIES, parseConfig } from './config-json.ts';
 import {
   FAMILY_MODELS,
   type GoldenLoss,
@@ -16,6 +13,9 @@ import {
   gradientDifference,
   largestDifference,
 } from './families.test-data.ts';
+import { SafetensorsReader } from './files/safetensors.ts';
+import { buildLoss, folderOf, goldenBatch, goldenWeights, read } from './golden.test-data.ts';
+import { loraSpecs, parameterSpecs } from './parameters.ts';
 
 /** Null where this machine has none. */
 const runtimes: readonly (readonly [string, Runtime | null])[] = [
