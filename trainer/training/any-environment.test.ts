@@ -22,10 +22,9 @@ import { goldenFolder } from '../serve/serve.test-data.ts';
 import { type Progress, silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { openRunFolder } from './run-folder/run-folder.ts';
-import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+import { MAX_MS, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 import { openRunContext } from './setup/run-context.ts';
 
-const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const COLORS = ['red', 'green', 'blue'];
 

@@ -1,22 +1,18 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import {
   learnedMetrics,
+  MAX_MS,
   type Row,
-  tinySettings,
-  trainInTwo,
+  tinyRuns,
   trainingRows,
   trainTiny,
   weightsOf,
 } from './runs.test-data.ts';
-
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
 
 /** Learned metrics of a run, without those that depend on the clock and on the order of collection. */
 const learned = (run: RunFolder) =>
@@ -28,15 +24,12 @@ const asynchronous = (max_staleness: number, steps: number, more: Json = {}) => 
 });
 
 t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
-  const pool = await serve(t);
-  const [{ name: url }] = pool.servers;
-  const folder = t.testdir();
-  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+  const { settings, train, trainInTwo } = await tinyRuns(t);
 
   await t.test('staleness 0 equals synchronous training, bit for bit', async t => {
     const { training } = asynchronous(0, 4);
-    const synchronous = await trainTiny(settings('sync', { training }));
-    const streamed = await trainTiny(settings('streamed', asynchronous(0, 4)));
+    const synchronous = await train('sync', { training });
+    const streamed = await train('streamed', asynchronous(0, 4));
     t.ok(weightsOf(streamed).equals(weightsOf(synchronous)), 'weights');
     t.same(learned(streamed), learned(synchronous));
     for (const row of trainingRows(streamed)) {
@@ -46,8 +39,8 @@ t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
   });
 
   await t.test('staleness 0: half, resume and half again equals the whole', async t => {
-    const run = await trainInTwo(settings('parted', asynchronous(0, 4)), 3);
-    const whole = await trainTiny(settings('whole', asynchronous(0, 4)));
+    const run = await trainInTwo('parted', asynchronous(0, 4), 3);
+    const whole = await train('whole', asynchronous(0, 4));
     t.ok(weightsOf(run).equals(weightsOf(whole)), 'weights');
     t.same(learned(run), learned(whole));
   });
@@ -55,7 +48,7 @@ t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
   for (const keep_stale_cache of [false, true]) {
     await t.test(`staleness 2, stale cache ${keep_stale_cache ? 'kept' : 'computed again'}`, async t => {
       const over = asynchronous(2, 8, { keep_stale_cache });
-      const rows = trainingRows(await trainTiny(settings(`ahead-${keep_stale_cache}`, over)));
+      const rows = trainingRows(await train(`ahead-${keep_stale_cache}`, over));
       t.equal(rows.length, 8);
       for (const row of rows) {
         t.ok(row['rollouter/staleness_max'] <= 2);
@@ -96,7 +89,7 @@ t.test('asynchronous runs against a server', { timeout: MAX_MS }, async t => {
       ...asynchronous(1, 4),
       algorithm: { filter: { strategy: 'top_p', include_zero: false, fill: 'refill' } },
     };
-    const rows = trainingRows(await trainTiny(settings('refilled', over)));
+    const rows = trainingRows(await train('refilled', over));
     t.equal(rows.length, 4);
     t.ok(rows.some(row => row['rollout/refill_rounds'] > 0));
   });

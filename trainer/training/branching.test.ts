@@ -2,13 +2,9 @@ import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { checkBranching } from '../config/learning-combinations.ts';
 import type { DescribedTag } from '../rollout/described-tag.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
-
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
+import { MAX_MS, type Row, tinyRuns, tinySettings, trainingRows, weightsOf } from './runs.test-data.ts';
 
 /** A small lake without holes, in which random play sometimes gets to the goal. */
 const BASE = {
@@ -54,11 +50,9 @@ t.test(
   'trees: a resumed run continues as one that never stopped, and budgets are counted',
   { timeout: MAX_MS },
   async t => {
-    const servers = await serve(t);
-    const [{ name: url }] = servers.servers;
-    const folder = t.testdir();
-    const whole = await trainTiny(tinySettings(url, folder, 'whole', TREE));
-    const parted = await trainInTwo(tinySettings(url, folder, 'parted', TREE), 2);
+    const { train, trainInTwo } = await tinyRuns(t);
+    const whole = await train('whole', TREE);
+    const parted = await trainInTwo('parted', TREE, 2);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
     const rows = trainingRows(whole);
     t.equal(rows.length, 4);
@@ -77,17 +71,13 @@ t.test(
       rows.reduce((sum, row) => sum + row['branch/sampled_tokens'], 0),
     );
     t.equal(state.sampledTokens, state.usedTokens, 'each token is in one loss mask');
-    const stopped = await trainTiny(
-      tinySettings(
-        url,
-        folder,
-        'stopped',
-        over({
-          rollout: { tree: { roots: 4 } },
-          algorithm: { advantage: 'tree_grpo', mini_batch_size: 64 },
-          training: { steps: 9, max_env_steps: rows[0]['branch/env_steps'], validate_first: false },
-        }),
-      ),
+    const stopped = await train(
+      'stopped',
+      over({
+        rollout: { tree: { roots: 4 } },
+        algorithm: { advantage: 'tree_grpo', mini_batch_size: 64 },
+        training: { steps: 9, max_env_steps: rows[0]['branch/env_steps'], validate_first: false },
+      }),
     );
     t.ok(trainingRows(stopped).length <= 2, 'the budget ends the run');
   },
@@ -97,15 +87,14 @@ t.test(
   'vine: a resumed run continues as one that never stopped, and learns from values',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
+    const { train, trainInTwo } = await tinyRuns(t);
     const settings = over({
       rollout: { env_groups: 16, group_size: 1, vine: { clones: 3 } },
       algorithm: { advantage: 'vine', mini_batch_size: 16 },
       training: { steps: 4, checkpoint_every: 2, validate_first: false, validate_every: 4 },
     });
-    const whole = await trainTiny(tinySettings(url, folder, 'whole', settings));
-    const parted = await trainInTwo(tinySettings(url, folder, 'parted', settings), 2);
+    const whole = await train('whole', settings);
+    const parted = await trainInTwo('parted', settings, 2);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
     for (const row of trainingRows(whole)) {
       t.ok(row['branch/clone_steps'] > 0 && row['branch/clone_steps'] < row['branch/env_steps']);
@@ -115,10 +104,9 @@ t.test(
 );
 
 t.test('prefixes: a resumed run continues as one that never stopped', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const folder = t.testdir();
-  const whole = await trainTiny(tinySettings(url, folder, 'whole', PREFIX));
-  const parted = await trainInTwo(tinySettings(url, folder, 'parted', PREFIX), 2);
+  const { train, trainInTwo } = await tinyRuns(t);
+  const whole = await train('whole', PREFIX);
+  const parted = await trainInTwo('parted', PREFIX, 2);
   t.ok(weightsOf(parted).equals(weightsOf(whole)));
   t.same(latestCheckpoint(parted)!.state.prefixes, latestCheckpoint(whole)!.state.prefixes);
   const rows = trainingRows(whole);
@@ -149,10 +137,8 @@ t.test('prefixes: a resumed run continues as one that never stopped', { timeout:
 });
 
 t.test('graph estimators take the state keys of the server', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const settings = tinySettings(
-    url,
-    t.testdir(),
+  const { train } = await tinyRuns(t);
+  const run = await train(
     'graph',
     over({
       rollout: { state_key: 'state' },
@@ -160,7 +146,6 @@ t.test('graph estimators take the state keys of the server', { timeout: MAX_MS }
       training: { steps: 1, validate_first: false },
     }),
   );
-  const run = await trainTiny(settings);
   const [row] = trainingRows(run);
   t.ok(row['graph/nodes'] > 1 && row['graph/singleton_ratio'] < 1);
   const [first] = readJsonLines(`${run.trajectories}/train-000001.jsonl`) as {

@@ -3,14 +3,12 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { evaluate } from '../commands/evaluate/evaluate.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
-import { tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
+import { MAX_MS, tinyRuns, trainingRows } from './runs.test-data.ts';
 
-const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 
@@ -25,9 +23,7 @@ const files = (run: RunFolder) =>
     .sort();
 
 t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const folder = t.testdir();
-  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+  const { settings, train, trainInTwo } = await tinyRuns(t);
   const ppo = (policy: Json = {}) => ({
     policy: { critic: { learning_rate: 0.01 }, ...(policy as object) },
     algorithm: { advantage: 'gae', ppo_epochs: 2 },
@@ -36,8 +32,8 @@ t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
   });
   await t.test('learns, and continues as if it had never stopped', async t => {
     const full = { ...ppo(), warm_start: { episodes: 8, epochs: 1 } };
-    const whole = await trainTiny(settings('whole', full));
-    t.strictSame(files(await trainInTwo(settings('parted', full), 2)), files(whole));
+    const whole = await train('whole', full);
+    t.strictSame(files(await trainInTwo('parted', full, 2)), files(whole));
     const rows = trainingRows(whole);
     t.equal(rows[0]['critic/values/mean'], 0, 'a fresh critic expects nothing');
     t.ok(rows[3]['critic/values/mean'] !== 0);
@@ -56,21 +52,19 @@ t.test('a run with a separate critic', { timeout: MAX_MS }, async t => {
   });
 
   await t.test('the critic has adapters where the policy has, and may start from another model', async t => {
-    const base = policyOf(await trainTiny(settings('base', { training: { steps: 0 } })));
+    const base = policyOf(await train('base', { training: { steps: 0 } }));
     const lora = { rank: 2, alpha: 4, target_modules: ['q_proj', 'up_proj'] };
     const once = (policy: Json) => ({ ...ppo(policy), training: { steps: 1 } });
-    const adapted = await trainTiny(settings('lora', once({ init: base, lora })));
+    const adapted = await train('lora', once({ init: base, lora }));
     t.ok(existsSync(join(policyOf(adapted), 'critic', 'adapter_model.safetensors')));
     t.notOk(existsSync(join(policyOf(adapted), 'critic', 'model.safetensors')));
     const more = { ...settings('lora', once({ init: base, lora })) };
     await trainRun(adapted, { ...more, training: { ...more.training, steps: 2 } }, silentProgress, never);
     t.equal(trainingRows(adapted).length, 2, 'and continues');
 
-    const small = await trainTiny(
-      settings('small', { policy: { hidden_size: 8, heads: 1 }, training: { steps: 0 } }),
-    );
+    const small = await train('small', { policy: { hidden_size: 8, heads: 1 }, training: { steps: 0 } });
     const critic = { init: policyOf(small), learning_rate: 0.01 };
-    const other = await trainTiny(settings('other', once({ critic })));
+    const other = await train('other', once({ critic }));
     t.match(JSON.parse(readFileSync(join(policyOf(other), 'critic', 'config.json'), 'utf8')), {
       hidden_size: 8,
     });

@@ -3,27 +3,21 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { EndpointScorer } from '../policy/endpoint-scorer.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { startServer } from '../serve/serve.test-data.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
-
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
+import { MAX_MS, tinyRuns, trainingRows, weightsOf } from './runs.test-data.ts';
 
 t.test(
   'a student approaches a teacher behind an endpoint, as one in a folder',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
-    const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+    const { train } = await tinyRuns(t);
     const untrained = {
       training: { steps: 0 },
       seed: 5,
       policy: { value_head: false, initializer_range: 0.5 },
     };
-    const teacher = latestCheckpoint(await trainTiny(settings('teacher', untrained)))!.policy;
+    const teacher = latestCheckpoint(await train('teacher', untrained))!.policy;
     const server = await startServer(t, teacher, { policy: { workers: 1, maxSequenceLength: 100 } });
     const student = (reference: Json): Json => ({
       policy: { value_head: false, ...(reference as object) },
@@ -39,19 +33,18 @@ t.test(
       optimizer: { learning_rate: 1e-2, weight_decay: 0 },
       training: { steps: 8 },
     });
-    const remote = await trainTiny(
-      settings('remote', student({ reference_endpoint: { url: `${server.url}/v1`, model: 'base' } })),
+    const remote = await train(
+      'remote',
+      student({ reference_endpoint: { url: `${server.url}/v1`, model: 'base' } }),
     );
-    const local = await trainTiny(settings('local', student({ reference: teacher })));
+    const local = await train('local', student({ reference: teacher }));
     // The advantage of a token is log π_teacher − log π: its mean is the reverse KL's negative.
     const distances = (run: typeof remote) => trainingRows(run).map(row => -row['critic/advantages/mean']);
     const [first, ...later] = distances(remote);
     const last = (later.at(-1)! + later.at(-2)!) / 2;
     t.ok(last < 0.6 * first, `${[first, ...later]}`);
     t.ok(Math.abs(first - distances(local)[0]) < 1e-4, 'the endpoint scores as the folder does');
-    t.notOk(
-      weightsOf(local).equals(weightsOf(await trainTiny(settings('begun', { training: { steps: 0 } })))),
-    );
+    t.notOk(weightsOf(local).equals(weightsOf(await train('begun', { training: { steps: 0 } }))));
   },
 );
 

@@ -4,36 +4,22 @@ import t from 'tap';
 import { mergeConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { AVERAGE_FOLDER } from '../policy/learning/weight-average.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
-import {
-  learnedMetrics,
-  resumeTiny,
-  tinySettings,
-  trainInTwo,
-  trainingRows,
-  trainTiny,
-  weightsOf,
-} from './runs.test-data.ts';
-
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
+import { learnedMetrics, MAX_MS, resumeTiny, tinyRuns, trainingRows, weightsOf } from './runs.test-data.ts';
 
 const averageOf = (run: RunFolder) =>
   readFileSync(join(latestCheckpoint(run)!.policy, AVERAGE_FOLDER, 'model.safetensors'));
 
 t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const folder = t.testdir();
-  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
+  const { settings, train, trainInTwo } = await tinyRuns(t);
 
   await t.test('an average changes no training, resumes exactly, and is what the best holds', async t => {
     const learning = { training: { steps: 4, checkpoint_every: 2, validate_every: 4, keep_best: true } };
     const averaged = { ...learning, optimizer: { learning_rate: 1e-2, ema: { decay: 0.5 } } };
-    const whole = await trainTiny(settings('average', averaged));
-    const parted = await trainInTwo(settings('average-parted', averaged), 2);
-    const plain = await trainTiny(settings('plain', { ...learning, optimizer: { learning_rate: 1e-2 } }));
+    const whole = await train('average', averaged);
+    const parted = await trainInTwo('average-parted', averaged, 2);
+    const plain = await train('plain', { ...learning, optimizer: { learning_rate: 1e-2 } });
     t.ok(weightsOf(whole).equals(weightsOf(plain)));
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
     t.ok(averageOf(parted).equals(averageOf(whole)));
@@ -55,11 +41,11 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
       algorithm: { mini_batch_size: 16 },
       training: { steps: 6, checkpoint_every: 1 },
     };
-    const whole = await trainTiny(settings('refreshed', over));
+    const whole = await train('refreshed', over);
     const distances = trainingRows(whole).map(row => row['actor/kl_loss'] > 1e-8);
     t.same(distances, [false, true, false, true, false, true]);
     t.same(readdirSync(whole.references), ['step-000004', 'step-000006'], 'those of the kept checkpoints');
-    const parted = await trainInTwo(settings('refreshed-parted', over), 3);
+    const parted = await trainInTwo('refreshed-parted', over, 3);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
   });
 
@@ -86,8 +72,8 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
         optimizer: { learning_rate: 1e-2, ema: { decay: 0.5, validate: !('asynchronous' in rollout) } },
         training: { steps: 5, checkpoint_every: 1, validate_every: 2 },
       };
-      const whole = await trainTiny(settings(`all-${name.length}`, over));
-      const parted = await trainInTwo(settings(`all-${name.length}-parted`, over), 3);
+      const whole = await train(`all-${name.length}`, over);
+      const parted = await trainInTwo(`all-${name.length}-parted`, over, 3);
       const last = trainingRows(whole).at(-1)!;
       t.ok(last['train/Dry/success'] !== undefined, 'the second tag is played');
       t.ok(weightsOf(parted).equals(weightsOf(whole)));
@@ -99,8 +85,7 @@ t.test('weights that are kept next to those that learn', { timeout: MAX_MS }, as
 });
 
 t.test('without rewards the weights of a warm start stay as they are', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const folder = t.testdir();
+  const { folder, train } = await tinyRuns(t);
   const unrewarded = {
     policy: { value_head: false },
     rollout: { constrained: true },
@@ -108,8 +93,7 @@ t.test('without rewards the weights of a warm start stay as they are', { timeout
     loss: { entropy_coefficient: 0 },
     optimizer: { learning_rate: 1e-2, weight_decay: 0 },
   };
-  const run = (name: string, over: Json) =>
-    trainTiny(tinySettings(url, folder, name, mergeConfig(unrewarded, over)));
+  const run = (name: string, over: Json) => train(name, mergeConfig(unrewarded, over));
   const warm_start = { policy: 'random', episodes: 20, epochs: 2 };
   const taught = await run('taught', { warm_start, training: { steps: 0 } });
   const init = join(folder, 'init');

@@ -3,15 +3,13 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { mergeAdapter } from '../commands/merge-lora.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
-import { type Row, tinySettings, trainInTwo, trainingRows, trainTiny } from './runs.test-data.ts';
+import { MAX_MS, type Row, tinyRuns, trainingRows } from './runs.test-data.ts';
 import { openPolicy } from './setup/open-policy.ts';
 import { openRunContext } from './setup/run-context.ts';
 
-const MAX_MS = 900_000;
 const never = new AbortController().signal;
 const policyOf = (run: RunFolder) => latestCheckpoint(run)!.policy;
 const learned = (run: RunFolder) =>
@@ -20,21 +18,17 @@ const learned = (run: RunFolder) =>
   );
 
 t.test('adapters are taught and trained next to a base that stays as it is', { timeout: MAX_MS }, async t => {
-  const [{ name: url }] = (await serve(t)).servers;
-  const folder = t.testdir();
-  const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
-  const base = policyOf(await trainTiny(settings('base', { training: { steps: 1 } })));
+  const { folder, settings, train, trainInTwo } = await tinyRuns(t);
+  const base = policyOf(await train('base', { training: { steps: 1 } }));
   const weights = readFileSync(join(base, 'model.safetensors'));
   const lora = (more: Json = {}) => ({
     policy: { init: base, lora: { rank: 2, alpha: 4, target_modules: ['q_proj', 'v_proj', 'up_proj'] } },
     ...(more as object),
   });
 
-  const taught = await trainTiny(
-    settings(
-      'taught',
-      lora({ training: { steps: 0 }, warm_start: { episodes: 24, epochs: 3, learning_rate: 0.02 } }),
-    ),
+  const taught = await train(
+    'taught',
+    lora({ training: { steps: 0 }, warm_start: { episodes: 24, epochs: 3, learning_rate: 0.02 } }),
   );
   const losses = (readJsonLines(taught.metrics) as Row[]).flatMap(row => row['sft/loss'] ?? []);
   t.equal(losses.length, 3);
@@ -46,7 +40,7 @@ t.test('adapters are taught and trained next to a base that stays as it is', { t
     optimizer: { learning_rate: 0.01 },
   };
   goingOn.policy.init = policyOf(taught);
-  const whole = await trainTiny(settings('whole', goingOn));
+  const whole = await train('whole', goingOn);
   const rows = trainingRows(whole);
   t.equal(rows.length, 4);
   t.ok(Math.abs(rows[0]['actor/ppo_kl']) < 1e-6);
@@ -58,7 +52,7 @@ t.test('adapters are taught and trained next to a base that stays as it is', { t
   t.ok(readFileSync(join(base, 'model.safetensors')).equals(weights), 'the base is as it was');
 
   const parted = settings('parted', goingOn);
-  const run = await trainInTwo(parted, 2);
+  const run = await trainInTwo('parted', goingOn, 2);
   t.same(learned(run), learned(whole), 'half, resume and half again is the whole, bit for bit');
 
   const merged = join(folder, 'merged');

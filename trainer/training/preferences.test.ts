@@ -1,18 +1,14 @@
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
 import { diagnoseCheckpoint } from '../commands/diagnose.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { tinySettings, trainInTwo, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
-
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
+import { MAX_MS, tinyRuns, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
 
 t.test(
   'preferences within groups teach which arm pays, and a resumed run continues the same',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
+    const { settings, trainInTwo } = await tinyRuns(t);
     const over = {
       tags: {
         Arms: {
@@ -32,19 +28,18 @@ t.test(
       optimizer: { learning_rate: 3e-3, weight_decay: 0 },
       training: { steps: 12, checkpoint_every: 6 },
     } satisfies Json;
-    const folder = t.testdir();
-    const settings = tinySettings(url, folder, 'whole', over);
-    const whole = await trainTiny(settings);
+    const wholeSettings = settings('whole', over);
+    const whole = await trainTiny(wholeSettings);
     const rows = trainingRows(whole);
     const success = rows.map(row => row['train/success']);
     const late = success.slice(-4).reduce((sum, share) => sum + share / 4, 0);
     t.ok(success[0] < 0.6 && late > 0.8, `${success}`);
     t.ok(rows[0]['train/pairs'] > 4 && rows[0]['train/pairs'] <= 16);
-    const parted = await trainInTwo(tinySettings(url, folder, 'parted', over), 6);
+    const parted = await trainInTwo('parted', over, 6);
     t.ok(weightsOf(parted).equals(weightsOf(whole)));
     const { metrics } = await diagnoseCheckpoint(
       { run: whole, checkpoint: latestCheckpoint(whole)! },
-      settings,
+      wholeSettings,
       () => {},
       new AbortController().signal,
     );

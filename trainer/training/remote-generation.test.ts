@@ -1,16 +1,14 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import type { Json } from '../../shared/json.ts';
+import type { JsonObject } from '../../shared/json.ts';
 import { script } from '../gateway/gateway.test-data.ts';
-import { serve } from '../rollout/server.test-data.ts';
 import { serveInProcess } from '../serve/process.test-data.ts';
 import { ADMIN, goldenFolder, startServer } from '../serve/serve.test-data.ts';
-import { silentProgress } from '../tracking/progress.ts';
+import { type Progress, silentProgress } from '../tracking/progress.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
-import { tinySettings, trainingRows, trainTiny, weightsOf } from './runs.test-data.ts';
+import { MAX_MS, tinyRuns, trainingRows, weightsOf } from './runs.test-data.ts';
 
-const MAX_MS = 900_000;
 const TOKEN = 'engines';
 const STEPS = 4;
 
@@ -18,17 +16,16 @@ t.test(
   'a run with two ragen servers as engines, one of which is killed, learns what a local one learns',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
+    const runs = await tinyRuns(t);
     const task = {
       policy: { value_head: false },
       training: { steps: STEPS },
       rollout: { constrained: true },
     };
-    const settings = (name: string, over: Json = {}) =>
-      tinySettings(url, folder, name, { ...task, ...(over as object) });
-    const local = await trainTiny(settings('local'));
-    const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
+    const train = (name: string, over: JsonObject = {}, progress?: Progress) =>
+      runs.train(name, { ...task, ...over }, progress);
+    const local = await train('local');
+    const base = latestCheckpoint(await train('base', { training: { steps: 0 } }))!.policy;
 
     process.env.RAGEN_GENERATION_TEST_TOKEN = TOKEN;
     t.teardown(() => delete process.env.RAGEN_GENERATION_TEST_TOKEN);
@@ -36,7 +33,7 @@ t.test(
     const servers = await Promise.all(
       [0, 1].map(() => serveInProcess(t, base, ['--workers', '1', '--context', '100'], env)),
     );
-    const adapters = join(folder, 'adapters');
+    const adapters = join(runs.folder, 'adapters');
     const warnings: string[] = [];
     const progress = {
       ...silentProgress,
@@ -45,8 +42,9 @@ t.test(
         if (done === 2) servers[0].process.kill('SIGKILL');
       },
     };
-    const remote = await trainTiny(
-      settings('remote', {
+    const remote = await train(
+      'remote',
+      {
         generation: {
           engine: 'ragen',
           urls: servers.map(server => server.url),
@@ -54,7 +52,7 @@ t.test(
           token_env: 'RAGEN_GENERATION_TEST_TOKEN',
           gap_every: 1,
         },
-      }),
+      },
       progress,
     );
     const rows = trainingRows(remote);
@@ -82,28 +80,24 @@ t.test(
   'asynchronous training with values continues while an engine takes its versions',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
-    const settings = (name: string, over: Json) => tinySettings(url, folder, name, over);
-    const base = latestCheckpoint(await trainTiny(settings('base', { training: { steps: 0 } })))!.policy;
+    const { folder, train } = await tinyRuns(t);
+    const base = latestCheckpoint(await train('base', { training: { steps: 0 } }))!.policy;
     const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 100 } });
     process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
     t.teardown(() => delete process.env.RAGEN_GENERATION_TEST_ADMIN);
-    const run = await trainTiny(
-      settings('remote', {
-        policy: { init: base, value_head: true },
-        algorithm: { advantage: 'gae' },
-        training: { steps: 5 },
-        rollout: { asynchronous: { max_staleness: 1 } },
-        generation: {
-          engine: 'ragen',
-          urls: [server.url],
-          adapter_folder: join(folder, 'versions'),
-          token_env: 'RAGEN_GENERATION_TEST_ADMIN',
-          gap_every: 1,
-        },
-      }),
-    );
+    const run = await train('remote', {
+      policy: { init: base, value_head: true },
+      algorithm: { advantage: 'gae' },
+      training: { steps: 5 },
+      rollout: { asynchronous: { max_staleness: 1 } },
+      generation: {
+        engine: 'ragen',
+        urls: [server.url],
+        adapter_folder: join(folder, 'versions'),
+        token_env: 'RAGEN_GENERATION_TEST_ADMIN',
+        gap_every: 1,
+      },
+    });
     const rows = trainingRows(run);
     t.equal(rows.length, 5);
     for (const row of rows) {
@@ -125,8 +119,7 @@ t.test(
   'programs are trained asynchronously, answered by the policy or by engines elsewhere',
   { timeout: MAX_MS },
   async t => {
-    const [{ name: url }] = (await serve(t)).servers;
-    const folder = t.testdir();
+    const { folder, train } = await tinyRuns(t);
     const base = goldenFolder('qwen2-tiny');
     const server = await startServer(t, base, { policy: { workers: 1, maxSequenceLength: 96 } });
     process.env.RAGEN_GENERATION_TEST_ADMIN = ADMIN;
@@ -143,21 +136,19 @@ t.test(
     };
     for (const generation of [{}, engines]) {
       const name = 'urls' in generation ? 'remote' : 'local';
-      const run = await trainTiny(
-        tinySettings(url, folder, name, {
-          tags: { Lake: { max_turn: 1, max_actions_per_turn: 1, max_actions_per_traj: 1 } },
-          policy: { init: base, context: 96, value_head: false },
-          rollout: {
-            prompt: 'chat',
-            env_groups: 2,
-            group_size: 2,
-            asynchronous: { max_staleness: 1 },
-            agent: { command, processes: 2, timeout_s: 60 },
-          },
-          algorithm: { mini_batch_size: 2 },
-          generation,
-        }),
-      );
+      const run = await train(name, {
+        tags: { Lake: { max_turn: 1, max_actions_per_turn: 1, max_actions_per_traj: 1 } },
+        policy: { init: base, context: 96, value_head: false },
+        rollout: {
+          prompt: 'chat',
+          env_groups: 2,
+          group_size: 2,
+          asynchronous: { max_staleness: 1 },
+          agent: { command, processes: 2, timeout_s: 60 },
+        },
+        algorithm: { mini_batch_size: 2 },
+        generation,
+      });
       const rows = trainingRows(run);
       t.equal(rows.length, 2);
       for (const row of rows) t.match(row, { 'gateway/calls': 1, 'gateway/failed_attempts': 0 });

@@ -1,14 +1,19 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Test } from 'tap';
 import { mergeConfig, validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { checkRunSettings } from '../config/load.ts';
 import { RunSettings } from '../config/settings.ts';
+import { serve } from '../rollout/server.test-data.ts';
 import { readJsonLines } from '../tracking/jsonlines.ts';
 import { type Progress, silentProgress } from '../tracking/progress.ts';
 import { trainRun } from './run.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from './run-folder/run-folder.ts';
+
+/** A file of runs takes seconds of processor time; a busy machine may need longer. */
+export const MAX_MS = 900_000;
 
 /** A row of metrics. */
 export type Row = { readonly [name: string]: number };
@@ -67,6 +72,20 @@ export async function trainInTwo(settings: RunSettings, at: number): Promise<Run
   const run = await trainTiny(settings, half, stop.signal);
   await resumeTiny(run, settings);
   return run;
+}
+
+/** Tiny runs in one folder against one environment server. */
+export async function tinyRuns(t: Test) {
+  const [{ name: url }] = (await serve(t)).servers;
+  const folder = t.testdir();
+  const settings = (name: string, over?: Json) => tinySettings(url, folder, name, over);
+  return {
+    url,
+    folder,
+    settings,
+    train: (name: string, over?: Json, progress?: Progress) => trainTiny(settings(name, over), progress),
+    trainInTwo: (name: string, over: Json, at: number) => trainInTwo(settings(name, over), at),
+  };
 }
 
 /** Rows of the training steps. */

@@ -24,13 +24,17 @@ export function isAdapterFolder(folder: string): Promise<boolean> {
 }
 
 /** @throws ModelConfigError naming the file and the option that is not supported; Error when it cannot be read */
-export async function readAdapterConfig(folder: string): Promise<PeftAdapter> {
-  const path = join(folder, ADAPTER_CONFIG_FILE);
+export function readAdapterConfig(folder: string): Promise<PeftAdapter> {
+  return readModelJson(join(folder, ADAPTER_CONFIG_FILE), parsePeftConfig);
+}
+
+/** @throws ModelConfigError naming the file when `parse` refuses it or it is no JSON; Error when it cannot be read */
+export async function readModelJson<T>(path: string, parse: (json: JsonObject) => T): Promise<T> {
   const text = await readModelText(path).catch(error => {
     throw new Error(`cannot read ${path}: ${(error as Error).message}`);
   });
   try {
-    return parsePeftConfig(JSON.parse(text) as JsonObject);
+    return parse(JSON.parse(text) as JsonObject);
   } catch (error) {
     throw new ModelConfigError(`${path}: ${(error as Error).message}`, { cause: error });
   }

@@ -1,14 +1,13 @@
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
-import type { JsonObject } from '../../../shared/json.ts';
 import { cachedSnapshot, parseModelName } from '../../hub/cache.ts';
 import { hubSettings } from '../../hub/hub-settings.ts';
 import { withLora } from '../../models/adapters/peft.ts';
-import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
+import type { DecoderConfig } from '../../models/config.ts';
 import { parseConfig } from '../../models/config-json.ts';
-import { isThere, readModelText } from '../../models/files/model-file.ts';
+import { isThere } from '../../models/files/model-file.ts';
 import { TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
-import { isAdapterFolder, readAdapterConfig } from './adapter-folder.ts';
+import { isAdapterFolder, readAdapterConfig, readModelJson } from './adapter-folder.ts';
 
 /** Folders of a model's parts. */
 export interface ModelFolders {
@@ -88,14 +87,6 @@ export async function findTokenizer(folder: string, base?: string): Promise<stri
 export const CONFIG_FILE = 'config.json';
 
 /** @throws ModelConfigError when the model is not supported; Error naming the file when it cannot be read */
-export async function readConfig(folder: string): Promise<DecoderConfig> {
-  const path = join(folder, CONFIG_FILE);
-  const text = await readModelText(path).catch(error => {
-    throw new Error(`cannot read ${path}: ${(error as Error).message}`);
-  });
-  try {
-    return parseConfig(JSON.parse(text) as JsonObject);
-  } catch (error) {
-    throw new ModelConfigError(`${path}: ${(error as Error).message}`, { cause: error });
-  }
+export function readConfig(folder: string): Promise<DecoderConfig> {
+  return readModelJson(join(folder, CONFIG_FILE), parseConfig);
 }

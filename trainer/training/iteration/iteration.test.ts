@@ -3,21 +3,16 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { GroupsRow, TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
 import { lacksPython, PYTHON } from '../../../test/python.test-data.ts';
-import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
-import { tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
+import { MAX_MS, tinyRuns, weightsOf } from '../runs.test-data.ts';
 
 t.test(
   'a run that records every step learns the same as one that records none',
-  { timeout: 900_000 },
+  { timeout: MAX_MS },
   async t => {
-    const pool = await serve(t);
-    const [{ name: url }] = pool.servers;
-    const folder = t.testdir();
-    const train = (name: string, trajectories_every: number) =>
-      trainTiny(tinySettings(url, folder, name, { tracking: { trajectories_every } }));
-    const quiet = await train('quiet', 0);
-    const recorded = await train('recorded', 1);
+    const { folder, train } = await tinyRuns(t);
+    const quiet = await train('quiet', { tracking: { trajectories_every: 0 } });
+    const recorded = await train('recorded', { tracking: { trajectories_every: 1 } });
     t.ok(weightsOf(quiet).equals(weightsOf(recorded)));
     t.equal((readJsonLines(quiet.groups) as GroupsRow[]).length, 2, 'groups are always written');
     const [{ step, groups }] = readJsonLines(recorded.groups) as GroupsRow[];

@@ -12,11 +12,10 @@ import { serve } from '../../rollout/server.test-data.ts';
 import { planGroups } from '../../rollout/tag.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { silentProgress } from '../../tracking/progress.ts';
-import { type Row, tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
+import { MAX_MS, type Row, tinySettings, trainingRows, trainTiny } from '../runs.test-data.ts';
 import { openPolicy } from './open-policy.ts';
 import { openRunContext, sampledAgent } from './run-context.ts';
 
-const MAX_MS = 900_000;
 const never = new AbortController().signal;
 
 /** Actions of a rung: the last may be taken at once, and one begins another. */

@@ -16,11 +16,9 @@ import { type Progress, silentProgress } from '../../tracking/progress.ts';
 import { trainRun } from '../run.ts';
 import { latestCheckpoint } from '../run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../run-folder/run-folder.ts';
-import { type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
+import { MAX_MS, type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
 import { readWarmStart } from './warm-start-progress.ts';
 
-/** The whole file takes seconds of processor time; a busy machine may need longer. */
-const MAX_MS = 900_000;
 const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
 
 const sftRows = (file: string) => (readJsonLines(file) as Row[]).filter(row => 'sft/epoch' in row);
