@@ -1,4 +1,13 @@
-import { ALIGNMENT, cutBox, isBindable, offsetOf, type ScratchSpace, sliceOf, spanOf, windowOf } from '../lowering/slices.ts';
+import {
+  ALIGNMENT,
+  cutBox,
+  isBindable,
+  offsetOf,
+  type ScratchSpace,
+  sliceOf,
+  spanOf,
+  windowOf,
+} from '../lowering/slices.ts';
 import { type DeviceValue, type KernelDispatch, ROW_THREADS, workgroupGrid } from '../lowering/step.ts';
 
 /** Axes a copy can walk. */
