@@ -242,7 +242,7 @@ export class JournalFiles {
 
   #wrote(file: OwnFile, turns: readonly Turn[]): void {
     file.turns += turns.length;
-    const bytes = turns.reduce((sum, { records }) => sum + Buffer.byteLength(records), 0);
+    const bytes = turns.reduce((sum, { records }) => sum + records.length, 0);
     file.bytes += bytes;
     this.bytes += bytes;
     if (file.released || file !== this.#files.at(-1)) return;

@@ -33,6 +33,25 @@ t.test('records of one turn go out in one write, and replies wait for it', async
   for (const name of readdirSync(folder)) t.equal(statSync(join(folder, name)).mode & 0o777, 0o600, name);
 });
 
+t.test('records beyond ASCII are read back, and their bytes in UTF-8 counted', async t => {
+  const folder = t.testdir();
+  const { journal } = openJournal(folder);
+  const bodies = ['"é"', '"√"', '"走 😀"', '"Left"'];
+  for (const [index, body] of bodies.entries()) journal.append('s', 'sA', index + 1, body);
+  const line = Buffer.byteLength('ssA 1 \n');
+  const bytes = bodies.reduce((sum, body) => sum + line + Buffer.byteLength(body), 0);
+  t.equal(journal.bytesWaiting, bytes);
+  await nextTurn();
+  t.equal(journal.bytesOnDisk, bytes);
+  journal.close();
+  const { records, findings } = await replayed(folder);
+  t.same(
+    records,
+    bodies.map((body, index) => `step sA ${index + 1} ${body}`),
+  );
+  t.same(findings.faults, []);
+});
+
 for (const synced of [false, true]) {
   t.test(`delivered replies survive SIGKILL${synced ? ', synced' : ''}`, async t => {
     const folder = mkdtempSync(join(tmpdir(), 'ragen-journal-'));

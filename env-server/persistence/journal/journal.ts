@@ -13,13 +13,14 @@ import type { Turn } from './turn-file.ts';
 const PRESSURE = 0.5;
 /** Largest record, in bytes. */
 export const MAX_RECORD_BYTES = 64 * 1024 * 1024;
-/** Characters after which the records of a turn begin another row: a text that is too long could not be joined. */
+/** Bytes after which the records of a turn begin another row: a text that is too long could not be joined. */
 const MAX_ROW_LENGTH = 32 * 1024 * 1024;
 /** After a slow write the event loop waits for none for so many times as long: a hundredth of the time at most. */
 const SLOW_SPELL = 100;
 const MAX_SLOW_SPELL_MS = 60_000;
 /** Milliseconds after which a write counts as a fault and is reported. */
 const HANGING_MS = 1000;
+const BEYOND_ASCII = /[\u0080-\uffff]/;
 
 type Reply = () => void;
 
@@ -70,7 +71,7 @@ export class Journal {
   readonly #parts: JournalParts;
   readonly #files: JournalFiles;
   readonly #retry = new RetryTimer(() => this.#attempt());
-  /** Records of the current turn of the event loop. */
+  /** Records of the current turn of the event loop, as in {@link Turn}. */
   #records = '';
   #count = 0;
   /** Earlier turns not yet written. */
@@ -101,7 +102,7 @@ export class Journal {
 
   /** Bytes in memory that are not yet written. */
   get bytesWaiting(): number {
-    return this.#earlierBytes + Buffer.byteLength(this.#records);
+    return this.#earlierBytes + this.#records.length;
   }
 
   /** True while the event loop waits for no write: replies that acknowledge nothing leave before recorded ones. */
@@ -122,8 +123,7 @@ export class Journal {
   requireRoom(): void {
     const { maxBytes, maxWaitingBytes, synced } = this.#settings;
     const { failing } = this.#parts.health.parts.journal;
-    // Counting bytes at each record would cost as much as all records that wait.
-    const waiting = this.#earlierBytes + this.#records.length;
+    const waiting = this.bytesWaiting;
     const isFull = waiting >= maxWaitingBytes;
     if (failing ? synced || isFull : this.#late && isFull) {
       const limit = synced
@@ -149,8 +149,9 @@ export class Journal {
    * @param text see {@link recordText}
    */
   append(letter: string, sessionId: string, n: number, text: string): void {
-    if (this.#records.length + text.length > MAX_ROW_LENGTH) this.#endRow();
-    this.#records += text === '' ? `${letter}${sessionId} ${n}\n` : `${letter}${sessionId} ${n} ${text}\n`;
+    const bytes = BEYOND_ASCII.test(text) ? Buffer.from(text).toString('latin1') : text;
+    if (this.#records.length + bytes.length > MAX_ROW_LENGTH) this.#endRow();
+    this.#records += bytes === '' ? `${letter}${sessionId} ${n}\n` : `${letter}${sessionId} ${n} ${bytes}\n`;
     this.#count++;
     if (this.#planned) return;
     this.#planned = true;
@@ -213,7 +214,7 @@ export class Journal {
   #endRow(): void {
     if (this.#count === 0) return;
     this.#turns.push({ records: this.#records, count: this.#count });
-    this.#earlierBytes += Buffer.byteLength(this.#records);
+    this.#earlierBytes += this.#records.length;
     this.#records = '';
     this.#count = 0;
   }

@@ -9,7 +9,8 @@ export const TURN_FILE_FORMAT = 1;
 
 /**
  * Records of one turn of the event loop, one a line: letter of the kind, session id, space, number and, after a space,
- * JSON.
+ * JSON. The text is UTF-8 with a letter for each byte (Latin-1): with one letter beyond Latin-1, as symbols of boards are,
+ * all text of the turn would be twice as large and slower to write.
  */
 export interface Turn {
   readonly records: string;
@@ -72,7 +73,7 @@ export class TurnFile {
 
   #add({ records, count }: Turn, offset: number): void {
     // Encoded once, for the checksum and for SQLite.
-    const bytes = Buffer.from(records);
+    const bytes = Buffer.from(records, 'latin1');
     this.#insert.run(this.#turns + offset, count, crc32(bytes, count), bytes);
   }
 
