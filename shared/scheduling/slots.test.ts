@@ -73,3 +73,27 @@ t.test('a wait ends in time, and what waits behind it is served', async t => {
   a.release();
   t.equal(await later, true);
 });
+
+t.test(
+  'a slot that is given back goes to a waiter of its owner, or of another one that may have it',
+  async t => {
+    const slots = new Slots({ most: 2, mostOfOwner: () => 1 });
+    const [a, b, c] = ['a', 'b', 'c'].map(owner => slots.group(owner));
+    await a.take();
+    t.notOk(slots.isWanted('a'));
+    void a.take();
+    t.same(
+      ['a', 'b'].map(owner => slots.isWanted(owner)),
+      [true, false],
+      'an owner at its limit waits for its own',
+    );
+    const { promise, reject } = Promise.withResolvers<never>();
+    const work = b.run(() => promise);
+    await settled();
+    void c.take();
+    t.ok(slots.isWanted('b'));
+    reject(new Error('failed'));
+    await t.rejects(work, { message: 'failed' });
+    t.notOk(slots.isWanted('b'), 'work that fails gives its slot back');
+  },
+);

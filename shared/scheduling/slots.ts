@@ -62,11 +62,19 @@ export class Slots {
     this.#serve();
   }
 
+  /** True if a slot that an owner gives back goes to a waiter. */
+  isWanted(by: string): boolean {
+    return [...this.#turns].some(owner => owner.name === by || this.#mayTake(owner));
+  }
+
+  #mayTake({ taken }: Owner): boolean {
+    return taken === 0 || taken < (this.#rules.mostOfOwner?.(this.#free) ?? this.#rules.most);
+  }
+
   #serve(): void {
     for (const owner of this.#turns) {
       if (this.#free === 0) return;
-      if (owner.taken > 0 && owner.taken >= (this.#rules.mostOfOwner?.(this.#free) ?? this.#rules.most))
-        continue;
+      if (!this.#mayTake(owner)) continue;
       const [group] = owner.ready;
       this.#free--;
       owner.taken++;
@@ -131,6 +139,16 @@ export class SlotGroup {
       });
       if (this.#taken < this.#most) this.#slots.list(this);
     });
+  }
+
+  /** Works in a slot. */
+  async run<T>(work: () => Promise<T>): Promise<T> {
+    await this.take();
+    try {
+      return await work();
+    } finally {
+      this.release();
+    }
   }
 
   release(): void {

@@ -82,10 +82,7 @@ export class TinkerSampler implements EngineClient {
     return { tokenIds, logProbs, finishReason: 'stop' };
   }
 
-  /**
-   * log p of each token given those before it, in nats; 0 for the first.
-   * @throws TinkerError
-   */
+  /** log p of each token given those before it, in nats; 0 for the first. @throws TinkerError */
   async scorePrompt(sampler: string, tokenIds: Int32Array): Promise<Float32Array> {
     const found = await this.#sample(sampler, Array.from(tokenIds), SCORE, sample => sample.promptLogprobs);
     const { length } = tokenIds;

@@ -179,10 +179,7 @@ export class TinkerPolicy implements TrainedPolicy {
     this.#generator.release(sequenceId);
   }
 
-  /**
-   * Entropies are NaN: the API does not return them.
-   * @throws RangeError for requests it cannot score
-   */
+  /** Entropies are NaN: the API does not return them. @throws RangeError for requests it cannot score */
   async score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]> {
     this.#checkScored(sequences, settings);
     const data = this.#counted(sequences.map(scoredDatum));
@@ -298,10 +295,7 @@ export class TinkerPolicy implements TrainedPolicy {
     return { read: await this.#model.step(data, route.loss, optimizer), found };
   }
 
-  /**
-   * log π of the trained tokens.
-   * @throws TinkerError for an impossible one
-   */
+  /** log π of the trained tokens. @throws TinkerError for an impossible one */
   #trained({ sequences }: LossBatch, { logProbs }: TinkerStep): Float32Array[] {
     return sequences.map((sequence, i) => {
       const lossMask = predictedTokens(sequence);

@@ -6,9 +6,7 @@ import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { loraSpecs } from '../../models/parameters.ts';
-import { readAdapterConfig, readAdapterWeights } from '../../policy/checkpoint/adapter-folder.ts';
-import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
+import { readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import type { AdapterWeights } from './samplers.ts';
 
@@ -137,8 +135,7 @@ export class Checkpoints {
         if (info?.owner !== owner) continue;
         const checkpoint_id = `${kind}/${name}`;
         const tinker_path = `tinker://${modelId}/${checkpoint_id}`;
-        const sizes = await sizesBelow(join(parent, name));
-        const size_bytes = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+        const size_bytes = total((await sizesBelow(join(parent, name))).values());
         entries.push({ checkpoint_id, checkpoint_type, time: info.time, tinker_path, size_bytes });
       }
     }
@@ -153,21 +150,18 @@ export class Checkpoints {
 
   /** The adapter of a checkpoint, read when it is used. @param base without an adapter */
   adapterOf(checkpoint: FoundCheckpoint, base: DecoderConfig): AdapterWeights {
-    const config = withLora(base, checkpoint.lora);
-    const lora = config.lora!;
-    const read = async (): Promise<Float32Array> => {
-      const store = new ParameterStore(loraSpecs(config, lora));
-      const fault = await readAdapterWeights(checkpoint.folder, config, store).catch((error: Error) => error);
-      await this.check(checkpoint);
+    const load: AdapterWeights['load'] = async policy => {
+      const fault = await policy.load(checkpoint.folder).catch((error: Error) => error);
+      // It may expire meanwhile: its weights are whole until a save removes it.
+      await this.check(checkpoint, readInfo);
       if (fault) throw fault;
-      return store.flat;
     };
-    return { key: checkpoint.id, lora, read };
+    return { key: checkpoint.id, lora: withLora(base, checkpoint.lora).lora!, load };
   }
 
   /** @throws ApiError 404 if a sampler's checkpoint is no longer there */
-  async check({ folder, id }: FoundCheckpoint): Promise<void> {
-    if ((await currentInfo(folder))?.id === id) return;
+  async check({ folder, id }: FoundCheckpoint, read = currentInfo): Promise<void> {
+    if ((await read(folder))?.id === id) return;
     throw new ApiError(404, 'the checkpoint of this sampler was deleted or overwritten, or has expired');
   }
 
@@ -221,7 +215,7 @@ export class Checkpoints {
     }
     const left = [...sizes].filter(([file]) => !gone.has(dirname(file)));
     const check = (of: string, files: typeof left, share: number) => {
-      const mebibytes = files.reduce((sum, [, size]) => sum + size, 0) / 2 ** 20;
+      const mebibytes = total(files.map(([, size]) => size)) / 2 ** 20;
       const [most, mostMebibytes] = [share * MAX_FILES, share * this.#maxMebibytes];
       if (files.length <= most && mebibytes <= mostMebibytes) return;
       const found = `${files.length} files with ${Math.ceil(mebibytes)} MiB`;
@@ -273,6 +267,8 @@ async function currentInfo(folder: string): Promise<CheckpointInfo | null> {
 }
 
 const isCurrent = ({ expires }: CheckpointInfo): boolean => expires === null || expires >= Date.now();
+
+const total = (sizes: Iterable<number>): number => [...sizes].reduce((sum, size) => sum + size, 0);
 
 /** Bytes of the files below a folder, by their path in it. */
 async function sizesBelow(folder: string): Promise<Map<string, number>> {

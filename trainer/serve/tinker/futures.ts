@@ -15,7 +15,7 @@ const USER_ERRORS = new Set(['RangeError', 'NotFiniteError', 'ModelConfigError',
 export type Result = Uint8Array | object;
 
 /** An operation to submit. */
-export interface Submission {
+interface Submission {
   /** Resubmitted under the same id, it is done once. */
   readonly id: string;
   /** Hash of its content. */
@@ -24,55 +24,57 @@ export interface Submission {
   readonly conflict: string;
 }
 
-/** A submitted operation, which emits `done`. */
-class Future extends EventEmitter {
+interface Future {
   readonly content: string;
-  /** Undefined until there is one. */
-  result: Result | undefined;
-  deliveredAt: number | null = null;
+  /** Emits `done`. */
+  readonly events: EventEmitter;
+  result?: Result;
+  deliveredAt?: number;
   /** Size of its result; 0 before there is one. */
-  bytes = 0;
-
-  constructor(content: string) {
-    super();
-    this.content = content;
-    this.setMaxListeners(0);
-  }
+  bytes: number;
 }
 
 /** Submitted operations of a session, until their results have been read. */
 export class Futures {
   readonly #futures = new Map<string, Future>();
   readonly #folders: readonly string[];
+  readonly #prefix: string;
   #unread = 0;
   #bytes = 0;
 
-  /** @param folders of the server, absolute: replies do not say where they are */
-  constructor(folders: readonly string[]) {
+  /**
+   * @param folders of the server, absolute: replies do not say where they are
+   * @param prefix of request ids
+   */
+  constructor(folders: readonly string[], prefix = '') {
     this.#folders = folders;
+    this.#prefix = prefix;
   }
 
   /**
    * Starts an operation, unless it was submitted before, and keeps its result.
+   * @returns its request id
    * @throws ApiError 400 where other content has the id, 429 where too many results wait to be read
    */
-  submit({ id, content, conflict }: Submission, work: () => Promise<Result>): void {
+  submit({ id, content, conflict }: Submission, work: () => Promise<Result>): string {
+    const request = this.#prefix + id;
     const known = this.#futures.get(id);
-    if (known?.content === content) return;
+    if (known?.content === content) return request;
     if (known) throw badRequest(conflict, 'seq_id');
     if (this.#unread >= MAX_UNREAD) {
       const fault = `${this.#unread} results of this session wait to be read`;
       throw new ApiError(429, `${fault}: read them with retrieve_future`);
     }
     const settled = work().catch(error => failureOf(error, this.#folders));
-    const future = new Future(content);
+    const future: Future = { content, events: new EventEmitter().setMaxListeners(0), bytes: 0 };
     this.#futures.set(id, future);
     this.#unread++;
     void settled.then(result => {
       future.result = result;
-      future.emit('done');
-      this.#keep(id, future, result);
+      future.events.emit('done');
+      this.#count(future, result);
     });
+    return request;
   }
 
   /**
@@ -89,29 +91,29 @@ export class Futures {
       throw new ApiError(410, `the result of ${JSON.stringify(id.slice(0, 200))} was dropped: ${why}`);
     }
     const ends = { signal: AbortSignal.any([signal, AbortSignal.timeout(ms)]) };
-    if (future.result === undefined) await once(future, 'done', ends).catch(() => {});
+    if (future.result === undefined) await once(future.events, 'done', ends).catch(() => {});
     if (future.result !== undefined) this.#deliver(future);
     return future.result;
   }
 
   /** Drops results that were read long ago. */
   sweep(): void {
-    for (const [id, { deliveredAt }] of this.#futures)
-      if (deliveredAt !== null && performance.now() - deliveredAt > KEPT_MS) this.#drop(id);
+    const before = performance.now() - KEPT_MS;
+    for (const [id, { deliveredAt = Infinity }] of this.#futures) if (deliveredAt < before) this.#drop(id);
   }
 
   #deliver(future: Future): void {
-    if (future.deliveredAt === null) this.#unread--;
+    if (future.deliveredAt === undefined) this.#unread--;
     future.deliveredAt ??= performance.now();
   }
 
   /** Counts a result. Without room, the oldest ones go. */
-  #keep(id: string, future: Future, result: Result): void {
+  #count(future: Future, result: Result): void {
     future.bytes = ENTRY_BYTES + (result instanceof Uint8Array ? result.byteLength : 0);
     this.#bytes += future.bytes;
-    for (const [old, { bytes }] of this.#futures) {
+    for (const [id, old] of this.#futures) {
       if (this.#bytes <= KEPT_BYTES) return;
-      if (bytes > 0 && old !== id) this.#drop(old);
+      if (old.bytes > 0 && old !== future) this.#drop(id);
     }
   }
 

@@ -1,5 +1,4 @@
 import t from 'tap';
-import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { type AdapterWeights, SamplerPool, type SampleTask, type SamplingClient } from './samplers.ts';
@@ -13,17 +12,16 @@ const task: SampleTask = {
   promptLogProbs: false,
   topPromptLogProbs: 0,
 };
-const adapter = (key: string): AdapterWeights => ({ key, lora: LORA, read: async () => new Float32Array() });
+const adapter = (key: string): AdapterWeights => ({ key, lora: LORA, load: async () => {} });
 const never = new AbortController().signal;
 
-const client = (owner: string, limits = { turns: new SerialQueue() }): SamplingClient => ({ owner, limits });
+const client = (owner: string): SamplingClient => ({ owner });
 const one = client('one');
 
 /** A pool of policies with samples that the test ends. */
 function poolOf(maxPolicies: number, maxSequences = 9) {
   const running: (() => void)[] = [];
   const policy = {
-    takeWeights: async () => {},
     release: () => {},
     close: async () => {},
     generate: () =>
@@ -92,7 +90,7 @@ t.test('keys take turns for the sequences of a policy, and so do the clients of 
   const ended: string[] = [];
   const samples = (name: string, from: SamplingClient, count: number) =>
     pool.sample(from, null, { ...task, samples: count }, never).then(() => ended.push(name));
-  const [first, sibling, other] = [one, client('one', one.limits), client('other')];
+  const [first, sibling, other] = [one, client('one'), client('other')];
   const all = [samples('flood', first, 100), samples('sibling', sibling, 1), samples('other', other, 1)];
   for (let end = 0; end < 8; end++) {
     await turns();
@@ -128,7 +126,6 @@ t.test('a key with many adapters leaves a policy to other keys', async t => {
 
 t.test('a policy that cannot be opened costs its request alone', async t => {
   const policy = {
-    takeWeights: async () => {},
     release: () => {},
     close: async () => {},
   } as unknown as LocalPolicy;

@@ -1,17 +1,16 @@
 import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { onAbort } from '../../../shared/closing.ts';
-import type { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
 import {
   type GenerateRequest,
-  type Generation,
   MAX_TOP_LOG_PROBS,
   type SamplingSettings,
 } from '../../generation/generation.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
-import { NO_LOGPROB, type SampleResponse, type TopkLogprobs } from '../../tinker/proto.ts';
+import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
 import type { Fields, SampleFields } from './schemas.ts';
 
@@ -20,11 +19,8 @@ export interface AdapterWeights {
   /** Name of the weights: equal keys mean equal weights. */
   readonly key: string;
   readonly lora: LoraConfig;
-  /**
-   * The weights, for a policy with this adapter.
-   * @throws ApiError if they no longer exist
-   */
-  read(): Promise<Float32Array>;
+  /** Loads them into a policy with this adapter. @throws ApiError if they no longer exist */
+  load(policy: LocalPolicy): Promise<void>;
 }
 
 /** A checked sampling request. */
@@ -103,8 +99,6 @@ export function sampleTask(
 export interface SamplingClient {
   /** Hash of its key. */
   readonly owner: string;
-  /** `turns`: requests of the key for policies, in order. */
-  readonly limits: { readonly turns: SerialQueue };
 }
 
 /** Prefixes of a prompt that are computed together for their most probable next tokens. */
@@ -112,12 +106,6 @@ const PREFIXES_AT_ONCE = 64;
 const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
-
-type Generate = (
-  prompt: Int32Array,
-  sampling: SamplingSettings,
-  more: Partial<GenerateRequest>,
-) => Promise<Generation>;
 
 /**
  * A policy that samples with its present adapter. So many sequences are in progress that thousands of one client keep no
@@ -127,12 +115,9 @@ class SamplingPolicy {
   /** Null: it samples without an adapter. */
   readonly lora: LoraConfig | null;
   readonly policy: Promise<LocalPolicy>;
-  /** Hash of the key that uses it now. */
-  owner = '';
   /** Name of its weights. */
   key = '';
-  /** Requests in progress. */
-  open = 0;
+  isIdle = true;
   readonly #slots: Slots;
   readonly #turns = new WeakMap<SamplingClient, SlotGroup>();
   #nextSequence = FIRST_SEQUENCE;
@@ -145,37 +130,46 @@ class SamplingPolicy {
 
   async sample(client: SamplingClient, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
     const policy = await this.policy;
-    const turns = this.#turns.get(client) ?? this.#slots.group(client.owner);
-    this.#turns.set(client, turns);
+    const turns = remembered(this.#turns, client, () => this.#slots.group(client.owner));
     signal.throwIfAborted();
-    const generate: Generate = async (append, sampling, more) => {
+    const generate = async (request: Omit<GenerateRequest, 'sequenceId'>) => {
       const sequenceId = this.#nextSequence++;
       const release = () => policy.release(sequenceId);
       using _abort = onAbort(signal, release);
-      await turns.take();
-      try {
+      return turns.run(() => {
         signal.throwIfAborted();
-        return await policy.generate({ sequenceId, append, sampling, seed: 0, ...more });
-      } finally {
-        turns.release();
-        release();
-      }
+        return policy.generate({ sequenceId, ...request }).finally(release);
+      });
     };
-    const { prompt, samples, seed, sampling, topPromptLogProbs: top } = task;
-    const each = Array.from({ length: samples }, (_, i) => generate(prompt, sampling, { seed: seed + i }));
-    const generations = await Promise.all(each);
+    const { prompt, samples, seed: first, sampling, topPromptLogProbs: k } = task;
+    const seeds = Array.from({ length: samples }, (_, i) => first + i);
+    const generations = await Promise.all(seeds.map(seed => generate({ append: prompt, sampling, seed })));
     const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
     const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
     const scores = isPlain ? [] : await scoresFrom(policy, prompt.length, whole);
-    const scored = task.promptLogProbs ? (await scoresFrom(policy, 1, [prompt]))[0] : null;
+    const [scored] = task.promptLogProbs ? await scoresFrom(policy, 1, [prompt]) : [];
+    const { length } = prompt;
+    const top = { tokenIds: new Int32Array(length * k), logprobs: new Float32Array(length * k), k, length };
+    top.logprobs.fill(NO_LOGPROB);
+    // The most probable tokens after each proper prefix of the prompt.
+    for (let end = 1; k > 0 && end < length; end += PREFIXES_AT_ONCE) {
+      const ends = Array.from({ length: Math.min(PREFIXES_AT_ONCE, length - end) }, (_, i) => end + i);
+      const after = async (at: number) => {
+        const request = { append: prompt.slice(0, at), sampling: ONE_TOKEN, seed: 0, topLogProbs: k };
+        const { tokenIds, logProbs } = (await generate(request)).top![0];
+        top.tokenIds.set(tokenIds, at * k);
+        top.logprobs.set(logProbs, at * k);
+      };
+      await Promise.all(ends.map(after));
+    }
     return {
       sequences: generations.map(({ tokenIds: tokens, logProbs, finishReason }, i) => ({
         stopReason: finishReason === 'stop' ? 'stop' : 'length',
         tokens,
         logprobs: scores[i] ?? logProbs,
       })),
-      promptLogprobs: scored && Float32Array.from([NaN, ...scored]),
-      topkPromptLogprobs: top > 0 ? await topOfPrompt(prompt, top, generate) : null,
+      promptLogprobs: scored ? Float32Array.from([NaN, ...scored]) : null,
+      topkPromptLogprobs: k > 0 ? top : null,
     };
   }
 }
@@ -188,55 +182,45 @@ async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly
   return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
 }
 
-/** The `k` most probable tokens after each proper prefix of a prompt. */
-async function topOfPrompt(prompt: Int32Array, k: number, generate: Generate): Promise<TopkLogprobs> {
-  const { length } = prompt;
-  const tokenIds = new Int32Array(length * k);
-  const logprobs = new Float32Array(length * k).fill(NO_LOGPROB);
-  const after = async (end: number): Promise<void> => {
-    const { top } = await generate(prompt.slice(0, end), ONE_TOKEN, { topLogProbs: k });
-    tokenIds.set(top![0].tokenIds, end * k);
-    logprobs.set(top![0].logProbs, end * k);
-  };
-  const ends = Array.from({ length: length - 1 }, (_, i) => i + 1);
-  for (let i = 0; i < ends.length; i += PREFIXES_AT_ONCE)
-    await Promise.all(ends.slice(i, i + PREFIXES_AT_ONCE).map(after));
-  return { tokenIds, logprobs, k, length };
-}
-
 /** Limits of a pool: policies with adapters, and sequences in progress of each. */
 interface PoolLimits {
   readonly maxPolicies: number;
   readonly maxSequences: number;
 }
 
+/** Requests that sample with the same weights, in one policy. */
+interface Lease {
+  /** Resolves when the policy has the weights. */
+  readonly policy: Promise<SamplingPolicy>;
+  readonly end: () => void;
+  users: number;
+  /** False while it waits for a policy. */
+  isGranted: boolean;
+}
+
 /**
- * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time; requests
- * take one with their version, or an idle one, in the order that they came. A key leaves one to the others.
+ * Policies that sample from versions of adapters while the adapters are trained. Each has one version at a time. Requests
+ * join those with their version unless another one waits for a policy. Keys take turns, and a key leaves one to the others.
  */
 export class SamplerPool {
   readonly #base: SamplingPolicy;
   readonly #create: (lora: LoraConfig) => Promise<LocalPolicy>;
   readonly #limits: PoolLimits;
+  readonly #slots: Slots;
   readonly #policies: SamplingPolicy[] = [];
-  /** Requests that wait for an idle policy. */
-  readonly #waiting = new Set<{ readonly owner: string; readonly wake: () => void }>();
+  /** The newest by name of weights. */
+  readonly #leases = new Map<string, Lease>();
 
-  /**
-   * @param base samples without an adapter
-   * @param create opens a policy that generates with an adapter
-   */
+  /** @param base samples without an adapter @param create opens a policy that generates with an adapter */
   constructor(base: LocalPolicy, create: (lora: LoraConfig) => Promise<LocalPolicy>, limits: PoolLimits) {
     this.#base = new SamplingPolicy(null, Promise.resolve(base), limits.maxSequences);
     this.#create = create;
     this.#limits = limits;
+    const most = limits.maxPolicies;
+    this.#slots = new Slots({ most, mostOfOwner: () => Math.max(1, most - 1) });
   }
 
-  /**
-   * Samples and scores.
-   * @param weights null: without an adapter
-   * @param signal ends it
-   */
+  /** Samples and scores. @param weights null: without an adapter @param signal ends it */
   async sample(
     client: SamplingClient,
     weights: AdapterWeights | null,
@@ -244,11 +228,19 @@ export class SamplerPool {
     signal: AbortSignal,
   ): Promise<SampleResponse> {
     if (weights === null) return this.#base.sample(client, task, signal);
-    const policy = await client.limits.turns.run(() => this.#acquire(client.owner, weights, signal));
+    signal.throwIfAborted();
+    const known = this.#leases.get(weights.key);
+    const canJoin = known && !(known.isGranted && this.#slots.isWanted(client.owner));
+    const lease = canJoin ? known : this.#lease(client.owner, weights);
+    lease.users++;
+    const aborted = Promise.withResolvers<never>();
+    using _abort = onAbort(signal, () => aborted.reject(signal.reason));
     try {
+      const policy = await Promise.race([lease.policy, aborted.promise]);
       return await policy.sample(client, task, signal);
     } finally {
-      this.#leave(policy);
+      lease.users--;
+      if (lease.users === 0) lease.end();
     }
   }
 
@@ -257,65 +249,45 @@ export class SamplerPool {
     await Promise.all(this.#policies.map(async ({ policy }) => (await policy).close()));
   }
 
-  #leave(policy: SamplingPolicy): void {
-    policy.open--;
-    if (policy.open === 0) for (const { wake } of this.#waiting) wake();
+  #lease(owner: string, { key, lora, load }: AdapterWeights): Lease {
+    const { promise, resolve, reject } = Promise.withResolvers<SamplingPolicy>();
+    const unused = Promise.withResolvers<void>();
+    const end = () => {
+      unused.resolve();
+      if (this.#leases.get(key) === lease) this.#leases.delete(key);
+    };
+    const lease: Lease = { policy: promise, end, users: 0, isGranted: false };
+    this.#leases.set(key, lease);
+    void this.#slots.group(owner).run(async () => {
+      lease.isGranted = true;
+      if (lease.users === 0) return;
+      const policy = this.#idlePolicy(key, lora);
+      policy.isIdle = false;
+      try {
+        if (policy.key !== key) {
+          policy.key = '';
+          await load(await policy.policy);
+          policy.key = key;
+        }
+        resolve(policy);
+      } catch (error) {
+        reject(error);
+      }
+      await unused.promise;
+      policy.isIdle = true;
+    });
+    return lease;
   }
 
-  /** A policy with these weights, marked as in use. */
-  async #acquire(
-    owner: string,
-    { key, lora, read }: AdapterWeights,
-    signal: AbortSignal,
-  ): Promise<SamplingPolicy> {
-    signal.throwIfAborted();
-    const ready = this.#policies.find(policy => policy.key === key);
-    const others = [...this.#waiting].some(other => other.owner !== owner && this.#mayHave(other.owner));
-    if (ready && !others) {
-      ready.open++;
-      return ready;
-    }
-    const flat = await read();
-    const policy = await this.#emptyPolicy(owner, lora, signal);
-    try {
-      await (await policy.policy).takeWeights(flat);
-      policy.key = key;
-      return policy;
-    } catch (error) {
-      this.#leave(policy);
-      throw error;
-    }
-  }
-
-  /** An idle policy with adapters of a shape, marked as in use. */
-  async #emptyPolicy(owner: string, lora: LoraConfig, signal: AbortSignal): Promise<SamplingPolicy> {
-    for (;;) {
-      signal.throwIfAborted();
-      const policy = this.#mayHave(owner) ? this.#idlePolicy(lora) : undefined;
-      if (policy) return Object.assign(policy, { owner, key: '', open: 1 });
-      const { promise, resolve: wake, reject } = Promise.withResolvers<void>();
-      const waiting = { owner, wake };
-      this.#waiting.add(waiting);
-      using _abort = onAbort(signal, () => reject(signal.reason));
-      await promise.finally(() => this.#waiting.delete(waiting));
-    }
-  }
-
-  #mayHave(owner: string): boolean {
-    const own = this.#policies.filter(policy => policy.open > 0 && policy.owner === owner).length;
-    return own < Math.max(1, this.#limits.maxPolicies - 1);
-  }
-
-  /** An idle policy: one of this shape, or a new one, for which an idle one of another shape is closed if need be. */
-  #idlePolicy(lora: LoraConfig): SamplingPolicy | undefined {
-    const idle = this.#policies.filter(({ open }) => open === 0);
-    const fitting = idle.find(policy => isDeepStrictEqual(policy.lora, lora));
-    if (fitting) return fitting;
+  /** An idle policy: with the weights, with adapters of their shape, or a new one, in place of another one if need be. */
+  #idlePolicy(key: string, lora: LoraConfig): SamplingPolicy {
     const { maxPolicies, maxSequences } = this.#limits;
-    const isFull = this.#policies.length >= maxPolicies;
-    if (isFull && idle.length === 0) return undefined;
+    const idle = this.#policies.filter(({ isIdle }) => isIdle);
+    const loaded = idle.find(policy => policy.key === key);
+    const fitting = loaded ?? idle.find(policy => isDeepStrictEqual(policy.lora, lora));
+    if (fitting) return fitting;
     const remove = (gone: SamplingPolicy) => this.#policies.splice(this.#policies.indexOf(gone), 1)[0];
-    const gone = isFull ? remove(idle[0]) : undefined;
+    const gone = this.#policies.length >= maxPolicies ? remove(idle[0]) : undefined;
     const open = async () => {
       await (await gone?.policy)?.close();
       return this.#create(lora);

@@ -1,4 +1,5 @@
 import Type, { type Static, type TProperties, type TSchema } from 'typebox';
+import { SAMPLING_FIELDS } from '../openai/schemas.ts';
 
 const MAX_TEXT = 1024;
 const MAX_STOPS = 64;
@@ -8,16 +9,20 @@ const MAX_INTEGER = 2 ** 31 - 1;
 export type Fields<P extends TProperties> = Static<Type.TObject<P>>;
 
 /** A field that SDKs leave out or send as null. */
-export const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
+const orNull = <T extends TSchema>(schema: T) => Type.Optional(Type.Union([schema, Type.Null()]));
 export const Id = Type.String({ minLength: 1, maxLength: MAX_TEXT });
-export const SequenceId = Type.Integer({ minimum: 0, maximum: MAX_INTEGER });
+const SequenceId = Type.Integer({ minimum: 0, maximum: MAX_INTEGER });
 const Flag = orNull(Type.Boolean());
 const PositiveOrZero = orNull(Type.Number({ minimum: 0 }));
 const BelowOne = orNull(Type.Number({ minimum: 0, exclusiveMaximum: 1 }));
-const Token = Type.Integer({ minimum: 0, maximum: MAX_INTEGER });
 const StopText = Type.String({ minLength: 1, maxLength: MAX_TEXT });
 const stops = <T extends TSchema>(schema: T) => Type.Array(schema, { maxItems: MAX_STOPS });
+const saving = { ttl_seconds: orNull(Type.Integer({ minimum: 1 })), overwrite: Flag };
+const { temperature, top_k, top_p } = SAMPLING_FIELDS;
 
+export const SessionFields = { tags: orNull(Type.Array(Type.String())) };
+/** An operation of a model. */
+export const Numbered = { model_id: Id, seq_id: SequenceId };
 export const Lora = Type.Object({
   rank: Type.Integer({ minimum: 1 }),
   seed: orNull(Type.Integer()),
@@ -26,19 +31,20 @@ export const Lora = Type.Object({
   train_attn: Flag,
 });
 export const ModelFields = {
-  session_id: Id,
-  model_seq_id: SequenceId,
-  base_model: Id,
-  lora_config: Lora,
+  ...{ session_id: Id, model_seq_id: SequenceId, base_model: Id, lora_config: Lora },
   optimizer_config: orNull(Type.Object({ type: Type.String() })),
 };
 
 /** SDK 0.38 creates the model with it, and SDK 0.25 loads into one that exists. */
 export const LoadFields = {
-  path: Id,
-  optimizer: Flag,
-  ...{ session_id: orNull(Id), model_seq_id: orNull(SequenceId), base_model: orNull(Id) },
+  ...{ path: Id, optimizer: Flag, base_model: orNull(Id) },
+  ...{ session_id: orNull(Id), model_seq_id: orNull(SequenceId) },
   ...{ model_id: orNull(Id), seq_id: orNull(SequenceId) },
+};
+
+export const SamplingSessionFields = {
+  ...{ session_id: Id, sampling_session_seq_id: SequenceId },
+  ...{ base_model: orNull(Id), model_path: orNull(Id) },
 };
 
 export const SampleFields = {
@@ -49,17 +55,14 @@ export const SampleFields = {
   /** A chunk of another type than `encoded_text` has no tokens. */
   prompt: Type.Object({
     chunks: Type.Array(
-      Type.Object({ type: orNull(Type.String()), tokens: Type.Optional(Type.Array(Token)) }),
+      Type.Object({ type: orNull(Type.String()), tokens: Type.Optional(Type.Array(SequenceId)) }),
     ),
   }),
-  /** `stop` absent: the end-of-text token stops; `[]`: nothing stops. `top_k` −1 and `top_p` 1 are off. */
+  /** `stop` absent: the end-of-text token stops; `[]`: nothing stops. */
   sampling_params: Type.Object({
+    ...{ temperature, top_k, top_p, seed: orNull(Type.Integer()) },
     max_tokens: orNull(Type.Integer({ minimum: 1 })),
-    seed: orNull(Type.Integer()),
     stop: orNull(Type.Union([StopText, stops(StopText), stops(Type.Integer({ minimum: 0 }))])),
-    temperature: orNull(Type.Number({ minimum: 0, maximum: 100 })),
-    top_k: orNull(Type.Integer({ minimum: -1 })),
-    top_p: orNull(Type.Number({ exclusiveMinimum: 0, maximum: 1 })),
   }),
   prompt_logprobs: Flag,
   topk_prompt_logprobs: orNull(Type.Integer({ minimum: 0 })),
@@ -68,18 +71,14 @@ export const SampleFields = {
 export const StepFields = {
   adam_params: orNull(
     Type.Object({
-      learning_rate: PositiveOrZero,
-      beta1: BelowOne,
-      beta2: BelowOne,
+      ...{ learning_rate: PositiveOrZero, beta1: BelowOne, beta2: BelowOne },
       eps: orNull(Type.Number({ exclusiveMinimum: 0 })),
-      weight_decay: PositiveOrZero,
-      grad_clip_norm: PositiveOrZero,
+      ...{ weight_decay: PositiveOrZero, grad_clip_norm: PositiveOrZero },
     }),
   ),
   optimizer_params: Type.Optional(Type.Unknown()),
 };
 
-const saving = { ttl_seconds: orNull(Type.Integer({ minimum: 1 })), overwrite: Flag };
 export const SaveFields = { ...saving, path: Id };
 /** With a path it saves a checkpoint, and without one it opens a sampling session of the weights as they are now. */
 export const SamplerFields = {

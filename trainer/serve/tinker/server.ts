@@ -2,7 +2,7 @@ import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Static } from 'typebox';
 import { counted } from '../../../shared/counted.ts';
-import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
+import { Slots } from '../../../shared/scheduling/slots.ts';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { LossProgram } from '../../policy/learning/loss-program.ts';
@@ -13,8 +13,8 @@ import { Budget } from '../access.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
-import { Futures, type Result, type Submission } from './futures.ts';
-import { type AdapterWeights, SamplerPool, type SamplingClient } from './samplers.ts';
+import { Futures, type Result } from './futures.ts';
+import { type AdapterWeights, SamplerPool } from './samplers.ts';
 import type { Lora } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
 
@@ -35,6 +35,8 @@ const MAX_SAMPLERS = 1024;
 const SILENT_MS = 60_000;
 const ENDED_MS = 300_000;
 const SWEEP_MS = 5_000;
+/** Most bodies that are unpacked and read at once: each takes memory up to their limit. Keys take turns. */
+const MAX_UNPACKING = 2;
 const MLP: readonly LoraModule[] = ['gate_proj', 'up_proj', 'down_proj', 'gate_up_proj'];
 
 export interface TinkerOptions {
@@ -68,8 +70,8 @@ export interface TinkerSession {
   readonly futures: Futures;
   /** Sampling requests. */
   readonly samples: Budget;
-  /** Those of its key: sampling requests, their turns, and bytes of training requests that wait or run. */
-  readonly limits: SamplingClient['limits'] & { readonly samples: Budget; readonly bytes: Budget };
+  /** Those of its key: sampling requests, and bytes of training requests that wait or run. */
+  readonly limits: { readonly samples: Budget; readonly bytes: Budget };
   readonly ended: AbortController;
 }
 
@@ -104,6 +106,7 @@ export class TinkerServer {
   readonly losses = new LossProgram();
   readonly checkpoints: Checkpoints;
   readonly samplers: SamplerPool;
+  readonly unpacking = new Slots({ most: MAX_UNPACKING });
   /** The base, which samples without an adapter. */
   readonly base: LocalPolicy;
   /** Tokens that end a response unless a request names others. */
@@ -141,38 +144,33 @@ export class TinkerServer {
     if (own.length >= MAX_SESSIONS) {
       throw new ApiError(429, `${MAX_SESSIONS} sessions of this key are open, the limit: finish one`);
     }
-    if (this.#sessions.size >= MAX_ALL_SESSIONS) this.#endSilent();
+    if (this.#sessions.size >= MAX_ALL_SESSIONS) {
+      const silent = this.#silent(false);
+      if (!silent) throw new ApiError(429, `${MAX_ALL_SESSIONS} sessions with models are open, the limit`);
+      void this.endSession(silent);
+    }
     const open = (of: string) => (used: number) =>
       `${used} sampling requests of this ${of} are open, the limit`;
     const waiting = (used: number) => `${Math.round(used / 2 ** 20)} MiB of training requests wait`;
     const limits = own[0]?.limits ?? {
-      turns: new SerialQueue(),
       samples: new Budget(MAX_KEY_SAMPLES, open('key')),
       bytes: new Budget(MAX_WAITING_BYTES, used => `${waiting(used)}; send more when some are done`),
     };
+    const id = randomUUID();
+    const folders = [this.tokenizerFolder, resolve(this.#options.checkpoints)];
     const session: TinkerSession = {
-      id: randomUUID(),
+      id,
       owner,
       seenAt: performance.now(),
       models: new Map(),
       samplers: new Map(),
-      futures: new Futures([this.tokenizerFolder, resolve(this.#options.checkpoints)]),
+      futures: new Futures(folders, `${this.#run}:${id}:`),
       samples: new Budget(MAX_SAMPLES, open('session'), limits.samples),
       limits,
       ended: new AbortController(),
     };
-    this.#sessions.set(session.id, session);
+    this.#sessions.set(id, session);
     return session;
-  }
-
-  /** Submits an operation, once. @returns its request id */
-  submit(
-    { id: session, futures }: TinkerSession,
-    submission: Submission,
-    work: () => Promise<Result>,
-  ): string {
-    futures.submit(submission, work);
-    return `${this.#run}:${session}:${submission.id}`;
   }
 
   /**
@@ -284,7 +282,7 @@ export class TinkerServer {
   ): object {
     const id = `${session.id}:train:${number}`;
     const conflict = `model_seq_id ${number} was used for another model`;
-    const request_id = this.submit(session, { id: `${id}:open`, content, conflict }, async () => {
+    const request_id = session.futures.submit({ id: `${id}:open`, content, conflict }, async () => {
       if (session.models.has(id)) throw badRequest(conflict, 'model_seq_id');
       await this.#createModel(session, id, model);
       return { ...result, model_id: id };
@@ -305,7 +303,7 @@ export class TinkerServer {
           'model_id',
         );
       if (this.#modelCount() < maxModels) break;
-      await this.#makeRoom(session);
+      await this.#makeRoom();
     }
     const policy = this.#openPolicy(lora, seed ?? randomInt(2 ** 31), false);
     const opened = new TrainingModel(id, lora, policy, this.#options.gapMs ?? 330_000);
@@ -335,13 +333,13 @@ export class TinkerServer {
     await Promise.all([...session.models.keys()].map(id => this.unloadModel(session, id)));
   }
 
-  /** Ends the session without a model that has been silent for longest. */
-  #endSilent(): void {
-    let silent: TinkerSession | undefined;
-    for (const session of this.#sessions.values())
-      if (session.models.size === 0 && session.seenAt < (silent?.seenAt ?? Infinity)) silent = session;
-    if (!silent) throw new ApiError(429, `${MAX_ALL_SESSIONS} sessions with models are open, the limit`);
-    void this.endSession(silent);
+  /** The session that has been silent for longest, of those with models or of those without. */
+  #silent(hasModels: boolean): TinkerSession | undefined {
+    const some = [...this.#sessions.values()].filter(({ models }) => models.size > 0 === hasModels);
+    return some.reduce<TinkerSession | undefined>(
+      (silent, session) => (silent && silent.seenAt <= session.seenAt ? silent : session),
+      undefined,
+    );
   }
 
   async close(): Promise<void> {
@@ -351,11 +349,9 @@ export class TinkerServer {
   }
 
   /** Frees the models of a session that has been silent. @throws ApiError 400 where there is none */
-  async #makeRoom(own: TinkerSession): Promise<void> {
-    const silent = [...this.#sessions.values()].find(
-      session => session !== own && session.models.size > 0 && performance.now() - session.seenAt > SILENT_MS,
-    );
-    if (!silent) {
+  async #makeRoom(): Promise<void> {
+    const silent = this.#silent(true);
+    if (!silent || performance.now() - silent.seenAt <= SILENT_MS) {
       const full = `the limit of ${counted(this.#options.maxModels, 'model')} is reached (--max-models)`;
       throw badRequest(`${full}: unload one, or end its session`, 'model_id');
     }
@@ -363,8 +359,8 @@ export class TinkerServer {
   }
 
   #modelCount(key?: string): number {
-    const counted = [...this.#sessions.values()].filter(({ owner }) => key === undefined || owner === key);
-    return counted.reduce((sum, { models }) => sum + models.size, 0);
+    const all = [...this.#sessions.values()].filter(({ owner }) => owner === (key ?? owner));
+    return all.reduce((sum, { models }) => sum + models.size, 0);
   }
 
   async #openPolicy(lora: LoraConfig, seed: number, generationOnly: boolean): Promise<LocalPolicy> {

@@ -9,6 +9,9 @@ import type { AdapterWeights } from './samplers.ts';
 
 /** Versions of a model that samplers may use; of older ones the weights are gone. */
 const MAX_SNAPSHOTS = 16;
+/** Numbers that an operation may be ahead of the first that is not over, and operations of a model that wait or run. */
+const MAX_AHEAD = 4096;
+const MAX_OPEN = 256;
 
 /** A LoRA adapter that a client trains: its operations, one at a time, and the versions that are sampled. */
 export class TrainingModel {
@@ -29,10 +32,7 @@ export class TrainingModel {
     this.operations = new OperationQueue(gapMs);
   }
 
-  /**
-   * Log p of each target, and the loss; adds the gradient unless it is forward only.
-   * @param program computes the loss
-   */
+  /** Log p of each target, and the loss that the program computes; adds the gradient unless it is forward only. */
   async forwardBackward(
     loss: LossBatch,
     forwardOnly: boolean,
@@ -86,14 +86,14 @@ export class TrainingModel {
     const { version, flat } = await (await this.policy).copyWeights();
     if (!this.#snapshots.has(version)) this.#snapshots.set(version, flat);
     if (this.#snapshots.size > MAX_SNAPSHOTS) this.#snapshots.delete(this.#snapshots.keys().next().value!);
-    const read = async () => {
-      const kept = this.#snapshots.get(version);
-      if (kept) return kept;
+    const load = async (into: LocalPolicy) => {
       await this.policy;
+      const kept = this.#snapshots.get(version);
       const why = `the server keeps the ${MAX_SNAPSHOTS} newest of a model`;
-      throw badRequest(`this sampler's weights are gone: ${why}`, 'sampling_session_id');
+      if (!kept) throw badRequest(`this sampler's weights are gone: ${why}`, 'sampling_session_id');
+      await into.takeWeights(kept);
     };
-    return { key: `${this.id}@${version}`, lora: this.lora, read };
+    return { key: `${this.id}@${version}`, lora: this.lora, load };
   }
 
   /** Lets what runs end, and frees the model. Samplers of its session may keep this object, without weights. */
@@ -106,11 +106,6 @@ export class TrainingModel {
     await policy?.close();
   }
 }
-
-/** Numbers that an operation may be ahead of the first that is not over. */
-const MAX_AHEAD = 4096;
-/** Operations of a model that may wait or run. */
-const MAX_OPEN = 256;
 
 interface Operation {
   readonly ordered: boolean;
@@ -151,7 +146,7 @@ export class OperationQueue {
     this.check(seqId);
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const failed = (error: Error) => {
-      if (learns) this.#lose(seqId, error.message);
+      if (learns) this.lost.push({ seqId, why: error.message });
       reject(error);
     };
     this.#open.set(seqId, { ordered, run: () => work().then(resolve, failed), reject });
@@ -179,9 +174,8 @@ export class OperationQueue {
    * @param learns true where a gradient is missing now
    */
   refuse(seqId: number, why: string, learns: boolean): void {
-    const isNear = seqId >= 1 && seqId <= this.#done + MAX_AHEAD;
-    if (!isNear || this.#isUsed(seqId)) return;
-    if (learns) this.#lose(seqId, why);
+    if (seqId < 1 || seqId > this.#done + MAX_AHEAD || this.#isUsed(seqId)) return;
+    if (learns) this.lost.push({ seqId, why });
     this.#finish(seqId);
   }
 
@@ -219,16 +213,9 @@ export class OperationQueue {
   #giveUp(seqId: number): void {
     const waited = `seq_id ${seqId} waited ${this.#gapMs / 1000} s for ${this.#done + 1}`;
     this.#open.get(seqId)!.reject(badRequest(`${waited}, which never came`, 'seq_id'));
-    for (let lost = this.#done + 1; lost < seqId; lost++) {
-      if (!this.#finished.delete(lost)) this.#lose(lost, 'it never came');
-    }
-    this.#lose(seqId, 'it waited for a smaller number that never came');
-    this.#done = seqId - 1;
-    this.#finish(seqId);
-  }
-
-  #lose(seqId: number, why: string): void {
-    this.lost.push({ seqId, why });
+    this.#open.delete(seqId);
+    for (let lost = this.#done + 1; lost <= seqId; lost++)
+      this.refuse(lost, 'it never came, or waited', true);
   }
 
   #finish(seqId: number): void {

@@ -1,5 +1,5 @@
 import { promisify } from 'node:util';
-import { zstdCompress } from 'node:zlib';
+import { brotliCompressSync, deflateSync, gzipSync, zstdCompress } from 'node:zlib';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losses/settings.ts';
@@ -312,6 +312,30 @@ t.test('a malformed body of any operation uses up the number that it names', asy
     error: new RegExp(`request ${json.seq_id - 1} of it failed \\(the body has`),
   });
   t.ok((await model.step()).metrics, 'nor does it wait for bodies of another kind or size');
+  const refused = async (body: Buffer, encoding: string, status: number, pattern: RegExp) => {
+    const lost = model.next - 1;
+    const reply = await client.post('forward_backward', body, { 'content-encoding': encoding });
+    t.equal(reply.status, status);
+    t.match(reply.body.detail, pattern);
+    t.match(await model.step(), {
+      error: new RegExp(`request ${lost} of it failed \\(${reply.body.detail}`),
+    });
+  };
+  const filled = () => Buffer.concat([encoded(), Buffer.alloc(65 * MIB)]);
+  await refused(filled(), 'identity', 413, /too large/);
+  await refused(Buffer.concat([await compress(encoded()), Buffer.alloc(65 * MIB)]), 'zstd', 413, /too large/);
+  for (const [encoding, pack] of [
+    ['br', brotliCompressSync],
+    ['gzip', gzipSync],
+    ['deflate', deflateSync],
+    ['br', (body: Buffer) => body],
+    ['unheard', (body: Buffer) => body],
+  ] as const) {
+    const unknown = new RegExp(`content-encoding ${encoding} is not supported; use zstd`);
+    await refused(pack(encoded()), encoding, 415, unknown);
+  }
+  await refused(encoded(), 'zstd', 400, /the body is not zstd/);
+  t.ok((await model.step()).metrics, 'nor for bodies that are too large or in another encoding as they come');
   const nobody = [null, [], 5, {}, { model_id: 5, seq_id: 1 }, { model_id: model.id, seq_id: 'x' }];
   for (const body of nobody) t.equal((await client.post('load_weights', body)).status, 400);
 });
