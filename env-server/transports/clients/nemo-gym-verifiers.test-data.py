@@ -1,4 +1,4 @@
-"""Plays as verifiers plays servers of NeMo Gym: `vf-eval nemo_gym`, with a model behind OpenAI's API that solves each room.
+"""Plays as verifiers plays servers of NeMo Gym: `vf-eval nemo_gym`, with a model behind OpenAI's API that solves the room.
 
 Usage: nemo-gym-verifiers.test-data.py HOST:PORT; prints the rewards, and what is left open.
 """
@@ -61,13 +61,13 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Model)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 with tempfile.TemporaryDirectory() as folder:
     rows = Path(folder) / "rows.jsonl"
-    rows.write_text(ask(f"{url}/rows", {"count": 3, "config": {"preset": "simple"}}))
+    rows.write_text(ask(f"{url}/rows", {"count": 1, "config": {"preset": "simple"}}))
     config = Path(folder) / "nemo_gym.toml"
     example = (Path(__file__).parents[3] / "docs/examples/python/nemo_gym.toml").read_text()
     config.write_text(example.replace("rows.jsonl", str(rows)).replace("127.0.0.1:8080", address))
     evaluated = subprocess.run(
         [
-            str(Path(sys.executable).parent / "vf-eval"), "@", str(config), "-n", "3", "-c", "1", "--push", "False", "--model", "m",
+            str(Path(sys.executable).parent / "vf-eval"), "@", str(config), "-n", "1", "-c", "1", "--push", "False", "--model", "m",
             "--client.base-url", f"http://127.0.0.1:{server.server_port}/v1", "--client.api-key-var", "TEST_KEY", "--output-dir", f"{folder}/out",
         ],
         capture_output=True, text=True, timeout=550, env={**os.environ, "TEST_KEY": "x", "PRIME_DISABLE_VERSION_CHECK": "1"},

@@ -98,38 +98,54 @@ work = Path(tempfile.mkdtemp(prefix="ragen-nemo-"))
 host, own_port = address.split(":")
 env = {
     **os.environ, "RAGEN_HOST": host, "RAGEN_PORT": own_port, "PATH": f"{bin}:{os.environ['PATH']}",
-    "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(work), "RAY_raylet_start_wait_time_s": "600",
-    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(work), "RAY_raylet_start_wait_time_s": "60",
+    "RAY_agent_register_timeout_ms": "600000", "RAY_AUTH_MODE": "disabled",
 }
 config = (Path(__file__).parents[3] / "docs/examples/python/nemo_gym.yaml").read_text()
 # A second environment, with tools; its agent owns the episodes, as before 0.7.
 other = config.replace("ragen", "other").replace("RAGEN_ENV,Sokoban-v0", "OTHER_ENV,SearchQA-v0")
 other = other.replace("single_agent_turn_legacy", "legacy_agent").replace("      resources_tool_transports: [direct_http]\n", "")
-start, end = re.search(r"      resources_server:\n.*\n.*\n(?=      agent_server)", other).span()
+start, stop = re.search(r"      resources_server:\n.*\n.*\n(?=      agent_server)", other).span()
 (work / "ragen.yaml").write_text(config)
-(work / "other.yaml").write_text(other[:start] + other[end:])
+(work / "other.yaml").write_text(other[:start] + other[stop:])
 head = f"http://127.0.0.1:{port}"
 gym = [sys.executable, bin / "gym"]
 place = [f"+head_server.port={port}", "+head_server.host=127.0.0.1", "hydra.output_subdir=null", f"hydra.run.dir={work}"]
-# Ray waits 15 s for the ports of its agents unless it is given them, too short on a busy machine.
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(5)]
-ports = [str(one.getsockname()[1]) for one in sockets]
-for one in sockets:
-    one.close()
-ray = subprocess.Popen(
-    [
-        sys.executable, bin / "ray", "start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", ports[0],
-        "--dashboard-agent-listen-port", ports[1], "--dashboard-agent-grpc-port", ports[2], "--runtime-env-agent-port", ports[3],
-        "--metrics-export-port", ports[4], "--include-dashboard", "false", "--num-cpus", "1", "--temp-dir", work / "ray",
-    ],
-    cwd=work, env=env, stdout=sys.stderr, start_new_session=True,
-)
+def end(process):
+    """Kills a process with what it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def start_ray():
+    """Starts Ray, and its port. Its node gives up where its agent takes more than 15 s to start: it is tried again."""
+    for attempt in range(10):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            ray_port = free.getsockname()[1]
+        started = subprocess.Popen(
+            [
+                sys.executable, bin / "ray", "start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", str(ray_port),
+                "--include-dashboard", "false", "--num-cpus", "1", "--temp-dir", work / f"ray{attempt}",
+            ],
+            cwd=work, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )
+        for line in started.stdout:
+            print("ray:", line, end="", file=sys.stderr)
+            if "Ray runtime started" in line:
+                return started, ray_port
+        end(started)
+    sys.exit("Ray did not start")
+
+
+ray, ray_port = start_ray()
 servers = subprocess.Popen(
     [
         *gym, "env", "start", "--config", work / "ragen.yaml", "--config", work / "other.yaml", "--model-type", "vllm_model",
         "--model-url", f"http://127.0.0.1:{server.server_port}/v1", "--model", "m", "--model-api-key", "x",
         f"+uv_venv_dir={folder}", f"+uv_cache_dir={folder}/cache", "+skip_venv_if_present=true",
-        f"+ray_head_node_address=127.0.0.1:{ports[0]}", "+error_on_agent_without_environment_server=true", *place,
+        f"+ray_head_node_address=127.0.0.1:{ray_port}", "+error_on_agent_without_environment_server=true", *place,
     ],
     cwd=work, env=env, stdout=sys.stderr, start_new_session=True,
 )
@@ -176,11 +192,8 @@ finally:
     try:
         servers.wait(timeout=120)
     finally:
-        for group in (servers, ray):
-            try:
-                os.killpg(group.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        end(servers)
+        end(ray)
         shutil.rmtree(work, ignore_errors=True)
 with ragen_env.Client(url) as client:
     left = len(client.list()["sessions"])
