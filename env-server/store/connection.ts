@@ -8,9 +8,11 @@ import { CONNECT_MS, explained, type FoundPrimary, primaryOf, type StoreAddress 
 import { SCRIPTS, type ScriptName } from './scripts.ts';
 
 const COMMAND_MS = 5000;
+/** The same for the client's own commands when it connects. */
+const CLIENT_COMMAND_MS = 2 * COMMAND_MS;
 const MAX_RECONNECT_MS = 1000;
 const RETRY_SECONDS = 1;
-/** The client's error for a command that timed out. */
+/** The error for a command that timed out, the client's too. */
 const TIMED_OUT = 'Command timed out';
 /** Replicas that must have a record before its reply, and how long they may take, with `--durability replicated`. */
 const WAIT_REPLICAS = 1;
@@ -71,7 +73,7 @@ export class StoreConnection {
       maxRetriesPerRequest: 0,
       autoResendUnfulfilledCommands: false,
       connectTimeout: CONNECT_MS,
-      commandTimeout: COMMAND_MS,
+      commandTimeout: CLIENT_COMMAND_MS,
       sentinelCommandTimeout: COMMAND_MS,
       // The first connection fails with the reason; later ones wait until a Sentinel answers.
       sentinelRetryStrategy: (times: number) =>
@@ -159,7 +161,7 @@ export class StoreConnection {
   async #asked<T>(work: () => Promise<T>): Promise<T> {
     try {
       if (!this.#up) throw unavailable(this.#failure);
-      return await work();
+      return await inTime(work());
     } catch (error) {
       this.errors++;
       const hangs = (error as Error).message === TIMED_OUT && this.#up;
@@ -249,6 +251,18 @@ export class StoreConnection {
     }
     this.#log.warn(`the store ${this.#shown} answers again`);
   }
+}
+
+/**
+ * Rejects when the store has not answered in time. After a pause of this process timers run before the answers that came
+ * meanwhile are read, so those still count.
+ */
+function inTime<T>(asked: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new Error(TIMED_OUT));
+    const timer = setTimeout(() => setImmediate(late), COMMAND_MS);
+    asked.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 function unavailable(reason: string, cause?: unknown): Problem {

@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { pino } from 'pino';
 import t from 'tap';
 import { Random } from '../../shared/random.ts';
@@ -11,6 +12,8 @@ import type { ValkeySessionStore } from './valkey-session-store.ts';
 
 const LIMITS = [100_000, 100_000, 100_000] as const;
 const FORGET_MS = 60_000;
+/** Longer than a command may take. */
+const PAUSE_MS = 5500;
 const HISTORIES = 60;
 const ACTIONS = 60;
 
@@ -44,6 +47,15 @@ async function taken(store: ValkeySessionStore, id: string) {
   if (found.state !== 'load') throw new Error(`${id} is ${found.state}`);
   return found.content;
 }
+
+t.test('an answer counts that came while the process was paused', { skip: lacksValkey }, async t => {
+  const store = await testStore(t, await testValkey(t), 'a');
+  await nextTurn();
+  const counted = store.count();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
+  t.equal(await counted, 0);
+  t.equal(store.connection.failure, undefined);
+});
 
 t.test('sessions open within the limits, all or none', { skip: lacksValkey }, async t => {
   const store = await testStore(t, await testValkey(t), 'a');
