@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { rubiksCube } from '../../env-server/environments/rubikscube/rubikscube.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { scriptedAgent } from './agents/scripted-agent.test-data.ts';
+import { scriptedAgent } from './collection/collector.test-data.ts';
 import { Collector } from './collection/collector.ts';
 import { describeTags } from './described-tag.ts';
 import type { Episode } from './episode.ts';

@@ -3,22 +3,23 @@ import { golden } from '../../../test/golden.test-data.ts';
 import { leafShares } from '../../algorithms/advantages/tree/tree.ts';
 import { countOnes } from '../../algorithms/training-sequence.ts';
 import type { Agent } from '../agents/agent.ts';
-import { collectorOf, SAMPLING } from '../collection/collector.test-data.ts';
+import {
+  allClosed,
+  collecting,
+  collectorOf,
+  failingOnce,
+  lakeOf,
+  SAMPLING,
+  SEEDED,
+  seeded,
+  speechless,
+} from '../collection/collector.test-data.ts';
 import type { Episode } from '../episode.ts';
-import { RewardFault } from '../rewards/reward-hook.ts';
-import { CAPS, serve } from '../server.test-data.ts';
+import { serve } from '../server.test-data.ts';
 import type { GroupPlan, Tag } from '../tag.ts';
-import { seeded } from './branching.test-data.ts';
 import { branchProbability, leavesPerRoot, plannedTurns, type TreePlan } from './tree-plan.ts';
 
-const LAKE: Tag = {
-  name: 'Lake',
-  environmentId: 'FrozenLake-v0',
-  config: { size: 8, p_frozen: 1, success_rate: 0.5 },
-  ...CAPS,
-  maxTurns: 6,
-  maxActionsPerTurn: 1,
-};
+const LAKE = lakeOf(6);
 const TREE: TreePlan = {
   where: 'fixed',
   roots: 2,
@@ -44,14 +45,9 @@ const planOf = (tree: Partial<TreePlan> = {}, more: Partial<GroupPlan> = {}): Gr
 const leafOf = (episode: Episode) => episode.nodes!.at(-1)!;
 
 t.test('leaves of a tree of fixed turns share what came before, token by token', async t => {
-  const servers = await serve(t);
-  const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
+  const { servers, collector } = await collecting(t, LAKE);
   const plan = planOf();
-  const { episodes, metrics } = await collector.collect([plan], {
-    agent: seeded,
-    sampling: SAMPLING,
-    samplingSeed: 5,
-  });
+  const { episodes, metrics } = await collector.collect([plan], SEEDED);
   t.same(episodes.map(leafOf), ['0.0.0', '0.0.1', '0.1.0', '0.1.1', '1.0.0', '1.0.1', '1.1.0', '1.1.1']);
   t.same(
     episodes.map(({ member }) => member),
@@ -89,14 +85,13 @@ t.test('leaves of a tree of fixed turns share what came before, token by token',
   t.not(third.turns[2].response + third.turns[3].response, '', 'branches have other draws');
   const futures = episodes.map(({ turns }) => turns.map(({ response, state }) => response + state).join());
   t.equal(new Set(futures).size, 8, 'no leaf is a copy of another');
-  const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
-  while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
+  await allClosed(servers);
 });
 
 t.test('the same seeds give the same trees next to others; the lineage of a leaf replays it', async t => {
   const servers = await serve(t);
   const plan = planOf();
-  const options = { agent: seeded, sampling: SAMPLING, samplingSeed: 5 };
+  const options = SEEDED;
   const { episodes } = await (await collectorOf(servers, [LAKE], 8, undefined, 900)).collect([plan], options);
   const again = await (await collectorOf(servers, [LAKE], 64, undefined, 900)).collect(
     [{ ...plan, groupId: 9, tree: { ...TREE, roots: 1 } }, plan],
@@ -178,16 +173,11 @@ t.test('the same luck is the same stream, a fresh one is not', async t => {
 });
 
 t.test('without the capability snapshot a branch plays the actions again, and they count', async t => {
-  const servers = await serve(t);
-  const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
+  const { servers, collector } = await collecting(t, LAKE);
   const without = new (collector.constructor as typeof import('../collection/collector.ts').Collector)({
     ...(await settingsOf(servers, false)),
   });
-  const { episodes, metrics } = await without.collect([planOf({ turns: [2], roots: 1 })], {
-    agent: seeded,
-    sampling: SAMPLING,
-    samplingSeed: 5,
-  });
+  const { episodes, metrics } = await without.collect([planOf({ turns: [2], roots: 1 })], SEEDED);
   t.equal(episodes.length, 2);
   t.match(metrics, { 'branch/replayed_steps': 2, 'branch/env_steps': 2 + 4 + 4 + 2 });
   t.notOk(episodes.some(({ reseeds }) => reseeds));
@@ -213,40 +203,16 @@ async function settingsOf(servers: Awaited<ReturnType<typeof serve>>, copyable: 
 t.test(
   'a leaf without a reward is left out and counted; a failure ends the group and closes everything',
   async t => {
-    const servers = await serve(t);
-    const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
-    let asked = 0;
+    const { servers, collector } = await collecting(t, LAKE);
     const { episodes, lost, metrics } = await collector.collect([planOf({ turns: [2] })], {
-      agent: seeded,
-      sampling: SAMPLING,
-      samplingSeed: 5,
-      reward: {
-        name: 'hook',
-        mode: 'add',
-        ask: async () => {
-          if (asked++ === 0) throw new RewardFault({ name: 'hook' }, 'gave none');
-          return { reward: 1 };
-        },
-        close: async () => {},
-      } as never,
+      ...SEEDED,
+      reward: failingOnce(),
     });
     t.equal(episodes.length, 3);
     t.equal(lost.length, 1);
     t.equal(metrics['branch/lost_leaves'], 1);
-    let turns = 0;
-    const broken: Agent = {
-      ...seeded,
-      respond: async turn => {
-        if (++turns === 9) throw new Error('out of words');
-        return seeded.respond(turn);
-      },
-    };
-    await t.rejects(
-      collector.collect([planOf()], { agent: broken, sampling: SAMPLING, samplingSeed: 5 }),
-      /out of words/,
-    );
-    const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
-    while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
+    await t.rejects(collector.collect([planOf()], { ...SEEDED, agent: speechless() }), /out of words/);
+    await allClosed(servers);
   },
 );
 
@@ -263,20 +229,11 @@ t.test(
       const found = branchProbability(output.entropy_now, output.entropy_first, input);
       t.ok(Math.abs(found - output.probability) < 1e-9);
     }
-    const servers = await serve(t);
-    const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
+    const { collector } = await collecting(t, LAKE);
     const sure: Partial<TreePlan> = { where: 'entropy', base: 1, weight: 0, branches: 2, roots: 2 };
-    const { episodes } = await collector.collect([planOf(sure)], {
-      agent: seeded,
-      sampling: SAMPLING,
-      samplingSeed: 5,
-    });
+    const { episodes } = await collector.collect([planOf(sure)], SEEDED);
     t.same(episodes.map(leafOf), ['0.0.0', '0.0.1', '0.1', '1.0.0', '1.0.1', '1.1']);
-    const never = await collector.collect([planOf({ ...sure, base: 0 })], {
-      agent: seeded,
-      sampling: SAMPLING,
-      samplingSeed: 5,
-    });
+    const never = await collector.collect([planOf({ ...sure, base: 0 })], SEEDED);
     t.same(never.episodes.map(leafOf), ['0', '1']);
   },
 );

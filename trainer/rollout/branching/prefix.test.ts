@@ -4,11 +4,10 @@ import { estimateAdvantages } from '../../algorithms/advantages/registry.ts';
 import { countOnes } from '../../algorithms/training-sequence.ts';
 import { trainedReturn } from '../../data/episode-metrics.ts';
 import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
-import { collectorOf, SAMPLING } from '../collection/collector.test-data.ts';
+import { allClosed, collectorOf, lakeOf, SAMPLING, seeded } from '../collection/collector.test-data.ts';
 import { type Episode, withoutTurns } from '../episode.ts';
-import { CAPS, serve } from '../server.test-data.ts';
-import type { GroupPlan, Tag } from '../tag.ts';
-import { seeded } from './branching.test-data.ts';
+import { serve } from '../server.test-data.ts';
+import type { GroupPlan } from '../tag.ts';
 import {
   classOf,
   controlled,
@@ -105,14 +104,7 @@ t.test('the loss mask leaves the prefix out, and its rewards do not count', asyn
   }
 });
 
-const LAKE: Tag = {
-  name: 'Lake',
-  environmentId: 'FrozenLake-v0',
-  config: { size: 8, p_frozen: 1, success_rate: 0.5 },
-  ...CAPS,
-  maxTurns: 8,
-  maxActionsPerTurn: 1,
-};
+const LAKE = lakeOf(8);
 
 /** An episode of a group, kept as one that others continue from turn 5 on. */
 async function keptOf(
@@ -174,8 +166,7 @@ t.test(
       4,
     );
     t.same((await collector.collect([plan], options)).episodes, episodes, 'equal seeds, equal continuations');
-    const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
-    while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
+    await allClosed(servers);
   },
 );
 

@@ -1,12 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { Test } from 'tap';
+import { Random } from '../../../shared/random.ts';
 import type { ServerPool } from '../../client/servers.ts';
 import { buildWordTokenizer } from '../../models/tokenizer/builder.ts';
 import { compactVocabulary } from '../../prompts/compact.ts';
-import type { Agent } from '../agents/agent.ts';
+import type { Agent, AgentTurn } from '../agents/agent.ts';
 import { referenceAgent } from '../agents/reference-agent.ts';
 import { describeTags, promptTask } from '../described-tag.ts';
 import type { Episode } from '../episode.ts';
-import { CAPS } from '../server.test-data.ts';
+import { RewardFault, type RewardHook } from '../rewards/reward-hook.ts';
+import { CAPS, serve } from '../server.test-data.ts';
 import { type GroupPlan, planGroups, type Tag } from '../tag.ts';
 import { Collector } from './collector.ts';
 
@@ -52,4 +55,83 @@ export const play = (collector: Collector, agent: Agent = random, plans: readonl
 export function alike(some: readonly Episode[], others: readonly Episode[]): boolean {
   const essence = ({ server, ...rest }: Episode) => rest;
   return isDeepStrictEqual(some.map(essence), others.map(essence));
+}
+
+/** An agent that moves at random, by the seed of its turn alone. */
+export const seeded: Agent = {
+  respond: async ({ episode, seed }) => {
+    const names = episode.actionNames!.names;
+    return {
+      text: episode.compose([names[Random.fromSeed(seed).integer(names.length)]]),
+      finishReason: 'stop',
+    };
+  },
+  release: () => {},
+};
+
+/**
+ * Answers by a script: full responses, the prime included.
+ * @param script the response to a turn; a promise where it takes time
+ */
+export function scriptedAgent(script: (turn: AgentTurn) => string | Promise<string>): Agent {
+  return {
+    async respond(turn) {
+      const response = await script(turn);
+      const text = response.startsWith(turn.prime) ? response.slice(turn.prime.length) : response;
+      return { text, rawResponse: response, finishReason: 'stop' };
+    },
+    release() {},
+  };
+}
+
+/** A slippery lake of 8 × 8 without holes, one action a turn. */
+export const lakeOf = (maxTurns: number): Tag => ({
+  name: 'Lake',
+  environmentId: 'FrozenLake-v0',
+  config: { size: 8, p_frozen: 1, success_rate: 0.5 },
+  ...CAPS,
+  maxTurns,
+  maxActionsPerTurn: 1,
+});
+
+/** Options of a collection that {@link seeded} plays. */
+export const SEEDED = { agent: seeded, sampling: SAMPLING, samplingSeed: 5 };
+
+/** A server, and a collector that plays a tag on it. */
+export async function collecting(t: Test, tag: Tag) {
+  const servers = await serve(t);
+  return { servers, collector: await collectorOf(servers, [tag], 16, undefined, 900) };
+}
+
+/** Ends when the first server has no open session. */
+export async function allClosed({ servers: [server] }: ServerPool): Promise<void> {
+  while ((await server.call('list', {})).sessions.length > 0) {
+    await new Promise(resolve => setImmediate(resolve));
+  }
+}
+
+/** A reward of 1, which fails the first time. */
+export function failingOnce(): RewardHook {
+  let count = 0;
+  return {
+    name: 'hook',
+    mode: 'add',
+    ask: async () => {
+      if (count++ === 0) throw new RewardFault({ name: 'hook' }, 'gave none');
+      return { reward: 1 };
+    },
+    close: async () => {},
+  } as never;
+}
+
+/** {@link seeded}, which fails the ninth time. */
+export function speechless(): Agent {
+  let turns = 0;
+  return {
+    ...seeded,
+    respond: async turn => {
+      if (++turns === 9) throw new Error('out of words');
+      return seeded.respond(turn);
+    },
+  };
 }

@@ -13,19 +13,20 @@ import { trajectoryRecord } from '../../tracking/trajectories.ts';
 import { firstPrompts } from '../../training/setup/first-prompts.ts';
 import { policyAgent } from '../../training/setup/run-context.ts';
 import type { Agent } from '../agents/agent.ts';
-import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
 import { describeTags, promptTask } from '../described-tag.ts';
 import { RewardFault, type RewardHook } from '../rewards/reward-hook.ts';
 import { CAPS, serve } from '../server.test-data.ts';
 import { planGroups, type Tag } from '../tag.ts';
 import {
   alike,
+  allClosed,
   collectorOf,
   MIXTURE,
   play,
   RESPONSE,
   random,
   SAMPLING,
+  scriptedAgent,
   TAGS,
 } from './collector.test-data.ts';
 import { Collector } from './collector.ts';
@@ -84,8 +85,7 @@ t.test('members of a group start alike, and play under the caps', async t => {
   for (const end of ['goal', 'hole', 'max_turns'])
     t.ok(ends.has(`FrozenLake-v0 ${end}`), `an episode ends by ${end}`);
   // Sessions are closed without the collector's knowledge: it continues at once.
-  const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
-  while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
+  await allClosed(servers);
 });
 
 t.test('demonstrations train on responses only', async t => {

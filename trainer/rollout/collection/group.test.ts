@@ -1,19 +1,8 @@
 import t from 'tap';
-import type { Agent } from '../agents/agent.ts';
-import { seeded } from '../branching/branching.test-data.ts';
-import { RewardFault } from '../rewards/reward-hook.ts';
-import { CAPS, serve } from '../server.test-data.ts';
-import type { GroupPlan, Tag } from '../tag.ts';
-import { collectorOf, SAMPLING } from './collector.test-data.ts';
+import type { GroupPlan } from '../tag.ts';
+import { allClosed, collecting, failingOnce, lakeOf, SEEDED, speechless } from './collector.test-data.ts';
 
-const LAKE: Tag = {
-  name: 'Lake',
-  environmentId: 'FrozenLake-v0',
-  config: { size: 8, p_frozen: 1, success_rate: 0.5 },
-  ...CAPS,
-  maxTurns: 4,
-  maxActionsPerTurn: 1,
-};
+const LAKE = lakeOf(4);
 const planOf = (every: number, vine = true): GroupPlan => ({
   groupId: 3,
   tag: 'Lake',
@@ -21,13 +10,11 @@ const planOf = (every: number, vine = true): GroupPlan => ({
   size: 2,
   ...(vine ? { vine: { clones: 3, every, freshLuck: true } } : {}),
 });
-const asked = { agent: seeded, sampling: SAMPLING, samplingSeed: 5 };
 
 t.test('continuations are played from before each turn, and change nothing in the episode', async t => {
-  const servers = await serve(t);
-  const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
-  const { episodes, metrics } = await collector.collect([planOf(1)], asked);
-  const { episodes: plain } = await collector.collect([planOf(1, false)], asked);
+  const { collector } = await collecting(t, LAKE);
+  const { episodes, metrics } = await collector.collect([planOf(1)], SEEDED);
+  const { episodes: plain } = await collector.collect([planOf(1, false)], SEEDED);
   t.same(
     episodes.map(({ turns, tokenIds, lossMask }) => [
       turns.map(({ response, state }) => [response, state]),
@@ -58,13 +45,13 @@ t.test('continuations are played from before each turn, and change nothing in th
   t.ok(
     metrics['branch/clone_tokens'] > 0 && metrics['branch/clone_tokens'] < metrics['branch/sampled_tokens'],
   );
-  const again = await collector.collect([planOf(1)], asked);
+  const again = await collector.collect([planOf(1)], SEEDED);
   t.same(
     again.episodes.map(({ continuations }) => continuations),
     episodes.map(({ continuations }) => continuations),
     'the same seeds give the same values',
   );
-  const sparse = await collector.collect([planOf(3)], asked);
+  const sparse = await collector.collect([planOf(3)], SEEDED);
   t.same(
     sparse.episodes[0].continuations!.map(own => own.length),
     [3, 0, 0, 3],
@@ -74,20 +61,10 @@ t.test('continuations are played from before each turn, and change nothing in th
 t.test(
   'a continuation without a reward is left out, one that fails costs the group, and nothing stays open',
   async t => {
-    const servers = await serve(t);
-    const collector = await collectorOf(servers, [LAKE], 16, undefined, 900);
-    let count = 0;
+    const { servers, collector } = await collecting(t, LAKE);
     const { episodes, metrics } = await collector.collect([planOf(1)], {
-      ...asked,
-      reward: {
-        name: 'hook',
-        mode: 'add',
-        ask: async () => {
-          if (count++ === 0) throw new RewardFault({ name: 'hook' }, 'gave none');
-          return { reward: 1 };
-        },
-        close: async () => {},
-      } as never,
+      ...SEEDED,
+      reward: failingOnce(),
     });
     t.equal(metrics['branch/lost_leaves'], 1);
     t.equal(episodes.flatMap(({ continuations }) => continuations!.flat()).length, 2 * 4 * 3 - 1);
@@ -95,16 +72,7 @@ t.test(
       episodes.every(({ continuations }) => continuations!.flat().every(({ reward }) => reward >= 1)),
       'the reward of the hook counts in values, too',
     );
-    let turns = 0;
-    const broken: Agent = {
-      ...seeded,
-      respond: async turn => {
-        if (++turns === 9) throw new Error('out of words');
-        return seeded.respond(turn);
-      },
-    };
-    await t.rejects(collector.collect([planOf(1)], { ...asked, agent: broken }), /out of words/);
-    const open = async () => (await servers.servers[0].call('list', {})).sessions.length;
-    while ((await open()) > 0) await new Promise(resolve => setImmediate(resolve));
+    await t.rejects(collector.collect([planOf(1)], { ...SEEDED, agent: speechless() }), /out of words/);
+    await allClosed(servers);
   },
 );

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { scriptedAgent } from '../agents/scripted-agent.test-data.ts';
 import type { Episode } from '../episode.ts';
 import type { GroupPlan } from '../tag.ts';
+import { scriptedAgent } from './collector.test-data.ts';
 import type { GroupOutcome } from './group.ts';
 import { RolloutStream, type StreamSettings, startCapacity } from './rollout-stream.ts';
 

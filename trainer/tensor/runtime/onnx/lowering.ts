@@ -3,8 +3,7 @@ import { operations } from '../../graph/operations/index.ts';
 import type { MatmulAttributes, QuantizedMatmulAttributes } from '../../graph/operations/products.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
-import { lowerAttention, lowerAttentionGradient } from './lower-attention.ts';
-import { lowerBlockMatmul, lowerBlockRows } from './lower-blocks.ts';
+import { lowerAttention, lowerAttentionGradient, lowerBlockMatmul, lowerBlockRows } from './lower-fused.ts';
 import { type EmitOptions, MICROSOFT, ModelBuilder, type ModelOptions } from './model-builder.ts';
 import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
 
