@@ -1,16 +1,21 @@
+import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
+import { Problem } from '../../problems.ts';
 
 /** Fields with a rollout's task and repetition. */
 const TASK = '_ng_task_index';
 const REPEAT = '_ng_rollout_index';
+/** Most names of numbers in a run. Tasks yield to other clients; the numbers of one task do not. */
+const MAX_NAMES = 1000;
 
 /**
  * Statistics of a run's rewards and other numbers under NeMo Gym's names: of all rollouts, and of each task. Masked
  * rollouts are left out and counted.
  * @param verdicts replies to `/verify`, without prompts and responses
+ * @throws Problem where they have too many names
  */
-export function aggregate(verdicts: readonly JsonObject[]): JsonObject {
+export async function aggregate(verdicts: readonly JsonObject[]): Promise<JsonObject> {
   const scored = verdicts.filter(verdict => verdict.mask_sample !== true);
   const byTask = Map.groupBy(scored, verdict => verdict[TASK] ?? 0);
   const statistics = statisticsOf(scored);
@@ -23,14 +28,15 @@ export function aggregate(verdicts: readonly JsonObject[]): JsonObject {
   const covered = scored.length < verdicts.length ? coverage : {};
   const num_repeats = new Set(verdicts.map(verdict => verdict[REPEAT] ?? 0)).size;
   const means = Object.entries(statistics).filter(([name]) => name.startsWith('mean/'));
+  const group_level_metrics: JsonObject[] = [];
+  for (const [task, own] of byTask) {
+    group_level_metrics.push({ ...statisticsOf(own), num_rollouts: own.length, [TASK]: task });
+    await setImmediate();
+  }
   return {
     agent_metrics: { ...statistics, ...covered, num_repeats },
     key_metrics: { ...Object.fromEntries(means), ...covered },
-    group_level_metrics: [...byTask].map(([task, own]) => ({
-      ...statisticsOf(own),
-      num_rollouts: own.length,
-      [TASK]: task,
-    })),
+    group_level_metrics,
   };
 }
 
@@ -43,7 +49,8 @@ function statisticsOf(verdicts: readonly JsonObject[]): { [name: string]: number
       if (name.startsWith('_') || typeof value !== 'number') continue;
       const column = columns.get(name);
       if (column) column.push(value);
-      else columns.set(name, [value]);
+      else if (columns.size < MAX_NAMES) columns.set(name, [value]);
+      else throw new Problem('invalid_request', `verify_responses have over ${MAX_NAMES} names of numbers`);
     }
   }
   const statistics: { [name: string]: number } = {};

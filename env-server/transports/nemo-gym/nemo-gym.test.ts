@@ -236,6 +236,9 @@ t.test('metrics of a run have the names of NeMo Gym', async t => {
   const none = await ask('POST', `${COUNTER}/aggregate_metrics`, { verify_responses: [] });
   t.same(none.body, { agent_metrics: { num_repeats: 0 }, key_metrics: {}, group_level_metrics: [] });
   isProblem(t, await ask('POST', `${COUNTER}/aggregate_metrics`, {}), 'invalid_request');
+  const names = Object.fromEntries(Array.from({ length: 1001 }, (_, i) => [`n${i}`, i]));
+  const many = await ask('POST', `${COUNTER}/aggregate_metrics`, { verify_responses: [names] });
+  isProblem(t, many, 'invalid_request');
   t.same(JSON.parse((await ask('GET', `${COUNTER}/reverify_mode`)).text), 'unsupported');
 });
 

@@ -68,9 +68,9 @@ export function addNemoGymRoutes(
       add('/seed_session', (call, reply) => server.seed(call, reply));
       add('/verify', (call, reply) => server.verify(call, reply));
       add('/close_session', (call, reply) => server.close(call, reply));
-      add('/aggregate_metrics', ({ body }, reply) => {
+      add('/aggregate_metrics', async ({ body }, reply) => {
         CHECKS.aggregate_metrics(body);
-        return sendJson(reply, aggregate(body.verify_responses as JsonObject[]));
+        return sendJson(reply, await aggregate(body.verify_responses as JsonObject[]));
       });
       add('/rows', async ({ principal, envId, body }, reply) =>
         reply.type('application/jsonl').send(await rowsOf(dispatcher, principal, envId, body)),
