@@ -50,6 +50,7 @@ interface Options extends Comparison {
   readonly store?: true;
   readonly memory?: true;
   readonly replicas?: number;
+  readonly threads: number;
 }
 
 const options = new Command('bench:server')
@@ -63,6 +64,7 @@ const options = new Command('bench:server')
   .option('--store', 'sessions in a folder and in Valkey in the same run, without the crowd of sessions')
   .option('--memory', 'only the memory of idle sessions: without a store, with a folder and with Valkey')
   .option('--replicas <n>', 'only one server with a folder, and so many with one Valkey', Number)
+  .option('--threads <n>', 'with --replicas: threads of load, for a machine with cores for them', Number, 1)
   .option('--only <text>', 'with --against: cases with this text in their name', '')
   .parse()
   .opts<Options>();

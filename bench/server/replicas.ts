@@ -1,42 +1,7 @@
 import { join } from 'node:path';
 import { processorSeconds } from '../measuring.ts';
-import { type Connect, httpClient, type Measurement, measure, type Player, webSocketClient } from './load.ts';
-import { batchPlayer, framePlayer, openSessions, restPlayer } from './players.ts';
-import { MAIN, type Started, start, startValkey, TOKEN, TOKENS, temporaryFolder } from './processes.ts';
-
-const BATCH = 32;
-
-interface Load {
-  readonly name: string;
-  readonly connect: Connect;
-  readonly clients: number;
-  readonly sessionsEach: number;
-  readonly player: (ids: readonly string[]) => Player;
-}
-
-const LOADS: readonly Load[] = [
-  {
-    name: 'REST, 32 clients',
-    connect: httpClient,
-    clients: 32,
-    sessionsEach: 1,
-    player: ([id]) => restPlayer(id),
-  },
-  {
-    name: 'WebSocket, 32 clients',
-    connect: webSocketClient,
-    clients: 32,
-    sessionsEach: 1,
-    player: ([id]) => framePlayer(id),
-  },
-  {
-    name: 'WebSocket batches of 32, 8 clients',
-    connect: webSocketClient,
-    clients: 8,
-    sessionsEach: BATCH,
-    player: ids => batchPlayer(ids, BATCH, '"id":1,"op":"batch",'),
-  },
-];
+import { LOADS, type LoadName, LoadThread } from './load-thread.ts';
+import { MAIN, type Started, start, startValkey, TOKENS, temporaryFolder } from './processes.ts';
 
 interface Row {
   readonly stepsPerSecond: number;
@@ -47,13 +12,14 @@ interface Row {
 
 /**
  * Processor time of a step on one server with a folder, and on several servers with one Valkey.
- * @returns a table. Its last column is how many times the steps of the one server the others take where each has a core of its
- * own, and Valkey another
+ * @returns a table. Its last columns are how many times the steps of the one server the others took, and take where each has a separate
+ * core, and Valkey another
  */
 export async function replicasTable(
   replicas: number,
-  { seconds, rounds }: { readonly seconds: number; readonly rounds: number },
+  settings: { readonly seconds: number; readonly rounds: number; readonly threads: number },
 ): Promise<string> {
+  const { seconds, rounds, threads } = settings;
   const folder = temporaryFolder();
   const valkey = await startValkey(folder);
   const flags = ['--port', '0', ...TOKENS];
@@ -61,28 +27,29 @@ export async function replicasTable(
   const several = ['--store', valkey.address, '--replicas', String(replicas), '--log-level', 'info'];
   const many = await start(MAIN, [...flags, ...several]);
   const rows = [
-    `| µs of processor time a step | one server, folder | ${replicas} servers | Valkey | steps/s of one | of ${replicas} | by processor time |`,
-    '|---|---|---|---|---|---|---|',
+    `| µs of processor time a step | one server, folder | ${replicas} servers | Valkey | steps/s of one | of ${replicas} | times | by processor time |`,
+    '|---|---|---|---|---|---|---|---|',
   ];
-  for (const load of LOADS) {
-    const players = [await connected(one, load), await connected(many, load)] as const;
+  for (const [name, { clients }] of Object.entries(LOADS) as [LoadName, { clients: number }][]) {
+    const loads = [await connected(one, name, threads), await connected(many, name, threads)];
     const best: [Row?, Row?] = [];
     // The first round is the warm-up.
     for (let round = 0; round <= rounds; round++) {
       for (const [i, servers] of [one, many].entries()) {
-        const row = await measured(servers.pids, valkey.pid, () => measure(players[i], seconds));
+        const row = await measured(servers.pids, valkey.pid, loads[i], seconds);
         if (round > 0 && (!best[i] || row.server < best[i].server)) best[i] = row;
       }
     }
-    for (const [client] of players.flat()) client.close();
+    for (const thread of loads.flat()) await thread.close();
     const [alone, shared] = best as [Row, Row];
     const columns = [
-      load.name,
+      `${name}, ${threads * clients} clients`,
       alone.server.toFixed(1),
       shared.server.toFixed(1),
       shared.store.toFixed(1),
       Math.round(alone.stepsPerSecond),
       Math.round(shared.stepsPerSecond),
+      (shared.stepsPerSecond / alone.stepsPerSecond).toFixed(2),
       ((replicas * alone.server) / shared.server).toFixed(2),
     ];
     rows.push(`| ${columns.join(' | ')} |`);
@@ -90,24 +57,20 @@ export async function replicasTable(
   return rows.join('\n');
 }
 
-async function connected({ origin }: Started, { connect, clients, sessionsEach, player }: Load) {
-  const ids = await openSessions(origin, TOKEN, clients * sessionsEach);
-  return Promise.all(
-    Array.from({ length: clients }, async (_, i) => {
-      const own = ids.slice(i * sessionsEach, (i + 1) * sessionsEach);
-      return [await connect(origin, TOKEN), player(own)] as const;
-    }),
-  );
-}
+const connected = async ({ origin }: Started, name: LoadName, threads: number): Promise<LoadThread[]> =>
+  Promise.all(Array.from({ length: threads }, async () => LoadThread.connect(origin, name)));
 
+/** Lets all threads play at once. */
 async function measured(
   servers: readonly number[],
   store: number,
-  play: () => Promise<Measurement>,
+  load: readonly LoadThread[],
+  seconds: number,
 ): Promise<Row> {
   const spent = () => [servers.reduce((sum, pid) => sum + processorSeconds(pid), 0), processorSeconds(store)];
   const before = spent();
-  const { steps, stepsPerSecond } = await play();
+  const parts = await Promise.all(load.map(thread => thread.measure(seconds)));
+  const steps = parts.reduce((sum, part) => sum + part.steps, 0);
   const [server, own] = spent().map((seconds, i) => (1e6 * (seconds - before[i])) / steps);
-  return { stepsPerSecond, server, store: own };
+  return { stepsPerSecond: parts.reduce((sum, part) => sum + part.stepsPerSecond, 0), server, store: own };
 }
