@@ -60,7 +60,7 @@ export function writeComparison(out: string, comparison: Comparison): string {
   const comparisons = before.some(isSame)
     ? before.map(one => (isSame(one) ? comparison : one))
     : [...before, comparison];
-  writeFileSync(file, `${JSON.stringify({ title: TITLE, comparisons }, null, 1)}\n`);
+  writeFileSync(file, `${JSON.stringify({ title: TITLE, comparisons }, null, 2)}\n`);
   writeFileSync(join(results, 'branching.md'), page(comparisons));
   for (const [name, figure] of figures(comparison)) writeFileSync(join(pictures, name), figure);
   return section(comparison).join('\n');
