@@ -5,9 +5,8 @@ import {
 } from '../../algorithms/losses/update-loss.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import type { Executable } from '../../tensor/runtime/runtime.ts';
 import { shapeKey } from './micro-batches.ts';
-import { allocateInputs, type BatchInputs, buildSequenceGraph } from './sequence-graph.ts';
+import { buildSequenceGraph, type CompiledProgram, CompiledPrograms } from './sequence-graph.ts';
 import {
   fillBatch,
   type GradientBatch,
@@ -15,11 +14,6 @@ import {
   gradientBatches,
   type ProgramOptions,
 } from './train-program.ts';
-
-interface Compiled {
-  readonly executable: Executable;
-  readonly inputs: BatchInputs;
-}
 
 /**
  * Computes the gradients of the loss's components separately: one forward pass, and one backward pass for each
@@ -29,7 +23,7 @@ export class DecompositionProgram {
   readonly #options: ProgramOptions;
   /** Gradients of one micro-batch by component, which every compiled program writes to. */
   readonly #partials = new Map<LossComponent, ParameterStore>();
-  readonly #programs = new Map<string, Compiled>();
+  readonly #programs = new CompiledPrograms();
 
   constructor(options: ProgramOptions) {
     this.#options = options;
@@ -61,43 +55,39 @@ export class DecompositionProgram {
     return losses;
   }
 
-  async #program(
+  #program(
     { batch, masks }: GradientBatch,
     { structure }: GradientTask,
     components: readonly LossComponent[],
-  ): Promise<Compiled> {
-    const key = JSON.stringify([shapeKey(batch), structure, components, masks?.count]);
-    const known = this.#programs.get(key);
-    if (known !== undefined) return known;
-    const { config, trained, runtime, parameters, lossScaled, recompute } = this.#options;
-    const sequence = buildSequenceGraph(config, batch, {
-      valueHead: false,
-      critic: false,
-      masks: masks?.count ?? 0,
-      onGpu: runtime.memory !== undefined,
-    });
-    const { g, logProbs, entropies, sequenceSum } = sequence;
-    const outputs = { logProbs: logProbs!, entropies: entropies! };
-    const inputs = declareLossInputs(g, structure, sequence.shape);
-    const loss = buildUpdateLoss(g, outputs, inputs, structure, { sequenceSum });
-    const weights = trained.layout.map(({ name, shape }) => g.parameter(name, shape));
-    const scale = lossScaled ? g.input('lossScale', 'float32', []) : null;
-    const bound: Record<string, Float32Array> = {};
-    for (const component of components) {
-      const term = loss.components.get(component)!;
-      const scaled = scale ? g.mul(term, scale) : term;
-      const grads = gradients(g, scaled, weights, { recompute });
-      trained.layout.forEach(({ name }, i) => {
-        g.output(`${component}:${name}`, grads[i]);
-        bound[`${component}:${name}`] = this.#partial(component).array(name);
+  ): Promise<CompiledProgram> {
+    const key = [shapeKey(batch), structure, components, masks?.count];
+    return this.#programs.get(this.#options.runtime, key, () => {
+      const { config, trained, runtime, parameters, lossScaled, recompute } = this.#options;
+      const sequence = buildSequenceGraph(config, batch, {
+        valueHead: false,
+        critic: false,
+        masks: masks?.count ?? 0,
+        onGpu: runtime.memory !== undefined,
       });
-      g.output(lossName(component), term);
-    }
-    const graph = g.build();
-    const executable = await runtime.compile(graph, { parameters, outputs: bound });
-    const program = { executable, inputs: allocateInputs(graph) };
-    this.#programs.set(key, program);
-    return program;
+      const { g, logProbs, entropies, sequenceSum } = sequence;
+      const outputs = { logProbs: logProbs!, entropies: entropies! };
+      const inputs = declareLossInputs(g, structure, sequence.shape);
+      const loss = buildUpdateLoss(g, outputs, inputs, structure, { sequenceSum });
+      const weights = trained.layout.map(({ name, shape }) => g.parameter(name, shape));
+      const scale = lossScaled ? g.input('lossScale', 'float32', []) : null;
+      const bound: Record<string, Float32Array> = {};
+      for (const component of components) {
+        const term = loss.components.get(component)!;
+        const scaled = scale ? g.mul(term, scale) : term;
+        const grads = gradients(g, scaled, weights, { recompute });
+        trained.layout.forEach(({ name }, i) => {
+          g.output(`${component}:${name}`, grads[i]);
+          bound[`${component}:${name}`] = this.#partial(component).array(name);
+        });
+        g.output(lossName(component), term);
+      }
+      return { graph: g.build(), options: { parameters, outputs: bound } };
+    });
   }
 
   #partial(component: LossComponent): ParameterStore {

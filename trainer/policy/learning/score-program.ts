@@ -1,21 +1,15 @@
-import type { Executable } from '../../tensor/runtime/runtime.ts';
 import type { ContinuationRequest, Policy, Score, ScoreRequest } from '../policy.ts';
 import { type BatchShape, planMicroBatches, shapeKey } from './micro-batches.ts';
-import { allocateInputs, BatchArrays, type BatchInputs, buildSequenceGraph } from './sequence-graph.ts';
+import { BatchArrays, buildSequenceGraph, type CompiledProgram, CompiledPrograms } from './sequence-graph.ts';
 import { checkTokens, TokenMasks } from './token-masks.ts';
 import type { ProgramOptions } from './train-program.ts';
-
-interface CompiledScore {
-  readonly executable: Executable;
-  readonly inputs: BatchInputs;
-}
 
 /**
  * Scores given sequences: log-probabilities, entropies and values of their masked tokens; for a critic, values only.
  */
 export class ScoreProgram {
   readonly #options: Omit<ProgramOptions, 'trained'>;
-  readonly #programs = new Map<string, CompiledScore>();
+  readonly #programs = new CompiledPrograms();
 
   constructor(options: Omit<ProgramOptions, 'trained'>) {
     this.#options = options;
@@ -39,29 +33,22 @@ export class ScoreProgram {
     return scores;
   }
 
-  async #program(shape: BatchShape, masks: number, squares: boolean): Promise<CompiledScore> {
-    const key = JSON.stringify([shapeKey(shape), masks, squares]);
-    const known = this.#programs.get(key);
-    if (known !== undefined) return known;
+  #program(shape: BatchShape, masks: number, squares: boolean): Promise<CompiledProgram> {
     const { config, valueHead, critic, runtime, parameters } = this.#options;
-    const { g, ...outputs } = buildSequenceGraph(config, shape, {
-      valueHead,
-      critic,
-      masks,
-      squares,
-      onGpu: runtime.memory !== undefined,
+    return this.#programs.get(runtime, [shapeKey(shape), masks, squares], () => {
+      const { g, ...outputs } = buildSequenceGraph(config, shape, {
+        valueHead,
+        critic,
+        masks,
+        squares,
+        onGpu: runtime.memory !== undefined,
+      });
+      for (const name of ['logProbs', 'entropies', 'squares', 'values'] as const) {
+        const tensor = outputs[name];
+        if (tensor) g.output(name, tensor);
+      }
+      return { graph: g.build(), options: { parameters } };
     });
-    for (const name of ['logProbs', 'entropies', 'squares', 'values'] as const) {
-      const tensor = outputs[name];
-      if (tensor) g.output(name, tensor);
-    }
-    const graph = g.build();
-    const program = {
-      executable: await runtime.compile(graph, { parameters }),
-      inputs: allocateInputs(graph),
-    };
-    this.#programs.set(key, program);
-    return program;
   }
 }
 

@@ -11,6 +11,7 @@ import {
   spread,
 } from '../../models/sequence-layout.ts';
 import { type Graph, GraphBuilder, type Shape, type Tensor } from '../../tensor/graph/graph.ts';
+import type { CompileOptions, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
 import type { ScoreRequest } from '../policy.ts';
 import { type BatchShape, commonTimes, type MicroBatch } from './micro-batches.ts';
 import type { TokenMasks } from './token-masks.ts';
@@ -212,6 +213,38 @@ export function allocateInputs(graph: Graph): BatchInputs {
       return [name, dtype === 'int32' ? new Int32Array(size) : new Float32Array(size)];
     }),
   );
+}
+
+/** A compiled graph with the arrays of its inputs. */
+export interface CompiledProgram {
+  readonly executable: Executable;
+  readonly inputs: BatchInputs;
+  /** Names of the outputs that are metrics. */
+  readonly metrics: readonly string[];
+}
+
+/** Programs by everything that their graphs depend on; each is compiled at its first use. */
+export class CompiledPrograms {
+  readonly #programs = new Map<string, CompiledProgram>();
+
+  /**
+   * @param dependencies JSON that is the same for the same graph
+   * @param build the graph, what it is compiled with, and its metrics
+   */
+  async get(
+    runtime: Runtime,
+    dependencies: readonly unknown[],
+    build: () => { graph: Graph; options: CompileOptions; metrics?: readonly string[] },
+  ): Promise<CompiledProgram> {
+    const key = JSON.stringify(dependencies);
+    const known = this.#programs.get(key);
+    if (known !== undefined) return known;
+    const { graph, options, metrics = [] } = build();
+    const executable = await runtime.compile(graph, options);
+    const program = { executable, inputs: allocateInputs(graph), metrics };
+    this.#programs.set(key, program);
+    return program;
+  }
 }
 
 /** Writes and reads the arrays of a micro-batch's program. The sequences are its members. */

@@ -18,13 +18,14 @@ import type { DecoderConfig } from '../../models/config.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import type { Executable, Learner, Runtime } from '../../tensor/runtime/runtime.ts';
+import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { type BatchShape, type MicroBatch, planMicroBatches, shapeKey } from './micro-batches.ts';
 import {
-  allocateInputs,
   BatchArrays,
   type BatchInputs,
   buildSequenceGraph,
+  type CompiledProgram,
+  CompiledPrograms,
   type PredictedSequence,
 } from './sequence-graph.ts';
 import { TokenMasks } from './token-masks.ts';
@@ -83,18 +84,12 @@ export interface GradientReport {
   readonly logProbs: readonly Float32Array[];
 }
 
-interface TrainProgram {
-  readonly executable: Executable;
-  readonly inputs: BatchInputs;
-  readonly metrics: readonly string[];
-}
-
 /** Computes gradients of the loss over sequences, in micro-batches with exact sums. */
 export class GradientProgram {
   readonly #options: ProgramOptions;
   /** Gradients of one micro-batch, which every compiled program writes to. */
   readonly #partial: ParameterStore;
-  readonly #programs = new Map<string, TrainProgram>();
+  readonly #programs = new CompiledPrograms();
 
   constructor(options: ProgramOptions) {
     this.#options = options;
@@ -138,31 +133,23 @@ export class GradientProgram {
     if (dropout && dropoutRows) fillDropoutRows(dropoutRows, dropout.seed, version, index, batch);
   }
 
-  async #program(
+  #program(
     { batch, masks }: GradientBatch,
     task: GradientTask,
     learner: Learner | null,
-  ): Promise<TrainProgram> {
+  ): Promise<CompiledProgram> {
     // An entropy without a coefficient is only a metric and needs no gradient.
     const rewarded = task.loss.entropyCoefficient > 0;
     const reportsLogProbs = task.sum !== undefined;
-    const key = JSON.stringify([shapeKey(batch), task.structure, rewarded, masks?.count, reportsLogProbs]);
-    const known = this.#programs.get(key);
-    if (known !== undefined) return known;
+    const key = [shapeKey(batch), task.structure, rewarded, masks?.count, reportsLogProbs];
     const { runtime, parameters, trained } = this.#options;
-    const { graph, metrics } = buildTrainGraph(
-      { ...this.#options, reportsLogProbs },
-      batch,
-      task.structure,
-      rewarded,
-      masks?.count ?? 0,
-    );
-    const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
-    const into = learner === null ? { outputs } : { sums: learner.gradients };
-    const executable = await runtime.compile(graph, { parameters, ...into });
-    const program = { executable, inputs: allocateInputs(graph), metrics };
-    this.#programs.set(key, program);
-    return program;
+    return this.#programs.get(runtime, key, () => {
+      const options = { ...this.#options, reportsLogProbs };
+      const built = buildTrainGraph(options, batch, task.structure, rewarded, masks?.count ?? 0);
+      const outputs = Object.fromEntries(trained.layout.map(({ name }) => [name, this.#partial.array(name)]));
+      const into = learner === null ? { outputs } : { sums: learner.gradients };
+      return { ...built, options: { parameters, ...into } };
+    });
   }
 }
 
