@@ -1,3 +1,4 @@
+import { mock } from 'node:test';
 import t, { type Test } from 'tap';
 import { createRegistry } from '../../environments/registry.ts';
 import type { BuildContext } from '../builder.ts';
@@ -40,6 +41,27 @@ t.test('a trial that takes too long is stopped', async t => {
     message: 'the check of me/Silent-v0 took more than 0.05 s',
   });
 });
+
+t.test(
+  'the trial of a script has ten times as long while the machine is busy with other programs',
+  async t => {
+    const { context } = await workshopOf(t);
+    const { definition } = EXAMPLES.script.value;
+    const owned = { envId: 'me/Script-v0', definition: definition as unknown as Definition, owner: 'me' };
+    t.teardown(() => mock.restoreAll());
+    for (const [usedMs, turns] of [
+      [0, 10],
+      [1, 1],
+    ]) {
+      const { mock: clock } = mock.method(process, 'cpuUsage', () => ({ user: usedMs * 1000, system: 0 }));
+      await t.rejects(new Trials(context, 1).tryOut('me', owned), {
+        code: 'check_failed',
+        message: `the check of me/Script-v0 took more than ${turns / 1000} s`,
+      });
+      t.equal(clock.callCount(), 2 * turns, 'it asks before and after each turn');
+    }
+  },
+);
 
 t.test('trials are limited for each token and for all, stopped ones that still run included', async t => {
   const { context, silent } = await workshopOf(t);
