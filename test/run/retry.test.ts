@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { readOutcomes } from './outcome.ts';
@@ -48,6 +49,7 @@ function runTests(
   return {
     status,
     stderr,
+    recorded: existsSync(join(cwd, '.tap/processinfo')),
     said: lines.slice(lines.findIndex(line => line.startsWith('second run of what failed:'))),
   };
 }
@@ -73,10 +75,11 @@ t.test(
 );
 
 t.test('a group that fails twice fails the run', async t => {
-  const { status, said } = runTests(t, {
+  const { status, said, recorded } = runTests(t, {
     fails: { 'a.test.ts': PASSES, 'b.test.ts': PASSES.replace('true', 'false') },
   });
   t.equal(status, 1);
+  t.notOk(recorded, 'tap records no module that a process loads');
   t.same(said.slice(-3), [
     'broken: fails/b.test.ts failed alone, too',
     '# { total: 6, pass: 5, fail: 1 }',
