@@ -11,11 +11,12 @@ const MAX_NAMES = 1000;
 
 /**
  * Statistics of a run's rewards and other numbers under NeMo Gym's names: of all rollouts, and of each task. Masked
- * rollouts are left out and counted.
+ * rollouts are left out and counted. Other clients get their turn after each task.
  * @param verdicts replies to `/verify`, without prompts and responses
+ * @returns JSON, because the objects of 150,000 tasks take 0.1 s to write at once
  * @throws Problem where they have too many names
  */
-export async function aggregate(verdicts: readonly JsonObject[]): Promise<JsonObject> {
+export async function aggregate(verdicts: readonly JsonObject[]): Promise<string> {
   const scored = verdicts.filter(verdict => verdict.mask_sample !== true);
   const byTask = Map.groupBy(scored, verdict => verdict[TASK] ?? 0);
   const statistics = statisticsOf(scored);
@@ -28,16 +29,14 @@ export async function aggregate(verdicts: readonly JsonObject[]): Promise<JsonOb
   const covered = scored.length < verdicts.length ? coverage : {};
   const num_repeats = new Set(verdicts.map(verdict => verdict[REPEAT] ?? 0)).size;
   const means = Object.entries(statistics).filter(([name]) => name.startsWith('mean/'));
-  const group_level_metrics: JsonObject[] = [];
+  const groups: string[] = [];
   for (const [task, own] of byTask) {
-    group_level_metrics.push({ ...statisticsOf(own), num_rollouts: own.length, [TASK]: task });
+    groups.push(JSON.stringify({ ...statisticsOf(own), num_rollouts: own.length, [TASK]: task }));
     await setImmediate();
   }
-  return {
-    agent_metrics: { ...statistics, ...covered, num_repeats },
-    key_metrics: { ...Object.fromEntries(means), ...covered },
-    group_level_metrics,
-  };
+  const agent = JSON.stringify({ ...statistics, ...covered, num_repeats });
+  const key = JSON.stringify({ ...Object.fromEntries(means), ...covered });
+  return `{"agent_metrics":${agent},"key_metrics":${key},"group_level_metrics":[${groups.join()}]}`;
 }
 
 function statisticsOf(verdicts: readonly JsonObject[]): { [name: string]: number } {

@@ -1,3 +1,6 @@
+import { request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { mock } from 'node:test';
 import t, { type Test } from 'tap';
 import type { Json } from '../../../shared/json.ts';
 import { isProblem, type Reply, type TestApp, testApp } from '../../../test/app.test-data.ts';
@@ -201,6 +204,37 @@ t.test('rows of a data set', async t => {
   isProblem(t, await app.ask('POST', `${COUNTER}/rows`, { count: 1001 }), 'invalid_request');
   isProblem(t, await app.ask('POST', `${COUNTER}/rows`, { split: 'none' }), 'bad_request');
   isProblem(t, await app.ask('POST', '/compat/nemo-gym/None-v0/rows', {}), 'unknown_environment');
+});
+
+t.test('rows end at a limit, and when their client is gone', async t => {
+  const app = await testApp(t);
+  const url = `${COUNTER}/rows`;
+  const long = { config: { at: '\u00e9'.repeat(700_000) }, count: 30 };
+  const large = await app.ask('POST', '/compat/nemo-gym/test%2FBroken-v0/rows', long);
+  isProblem(t, large, 'body_too_large');
+  t.match(large.body.detail, /^rows: over 33554432 bytes after 23 rows; set count to 23 or less/);
+  const made = () => app.sessions.endings.session_closed;
+  const before = made();
+  const now = performance.now.bind(performance);
+  let laterMs = 0;
+  mock.method(performance, 'now', () => now() + laterMs);
+  t.teardown(() => mock.restoreAll());
+  const slow = app.ask('POST', url, { count: 1000 });
+  await until(() => made() > before);
+  laterMs = 300_001;
+  isProblem(t, await slow, 'body_too_large');
+  t.match((await slow).body.detail, /^rows: over 300000 ms after \d+ rows; set count to \d+ or less/);
+  const begun = made();
+  const { port } = app.server.server.address() as AddressInfo;
+  const headers = { 'content-type': 'application/json' };
+  const left = request({ host: '127.0.0.1', port, method: 'POST', path: url, headers });
+  left.on('error', () => undefined).end('{"count": 1000}');
+  await until(() => made() > begun);
+  left.destroy();
+  const seen: number[] = [];
+  await until(() => seen.push(made()) > 1 && seen.at(-1) === seen.at(-2));
+  t.ok(made() < begun + 1000, 'no more rows are made');
+  t.equal(app.sessions.size, 0);
 });
 
 t.test('metrics of a run have the names of NeMo Gym', async t => {

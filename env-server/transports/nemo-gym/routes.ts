@@ -16,7 +16,7 @@ import { ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
 import { TaskSpec } from '../ors/requests.ts';
 import { type ClientSession, ClientSessions, callTool } from '../ors/sessions.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJson } from '../replies/send.ts';
+import { sendJson, sendJsonText } from '../replies/send.ts';
 import { aggregate } from './aggregate.ts';
 import { rowsOf, textOf } from './rows.ts';
 
@@ -70,11 +70,12 @@ export function addNemoGymRoutes(
       add('/close_session', (call, reply) => server.close(call, reply));
       add('/aggregate_metrics', async ({ body }, reply) => {
         CHECKS.aggregate_metrics(body);
-        return sendJson(reply, await aggregate(body.verify_responses as JsonObject[]));
+        return sendJsonText(reply, await aggregate(body.verify_responses as JsonObject[]));
       });
-      add('/rows', async ({ principal, envId, body }, reply) =>
-        reply.type('application/jsonl').send(await rowsOf(dispatcher, principal, envId, body)),
-      );
+      add('/rows', async ({ principal, envId, body }, reply) => {
+        const isLeft = () => reply.raw.destroyed;
+        return reply.type('application/jsonl').send(await rowsOf(dispatcher, principal, envId, body, isLeft));
+      });
       // An episode cannot be verified from its texts alone.
       scope.get(`${path}/reverify_mode`, (_request, reply) => sendJson(reply, 'unsupported'));
       scope.post(`${path}/:tool`, async (request, reply) =>

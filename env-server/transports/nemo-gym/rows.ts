@@ -17,8 +17,10 @@ import { tasksOf } from '../ors/tasks.ts';
 const MAX_ROWS = 1000;
 const DEFAULT_ROWS = 100;
 const MAX_START = 1_000_000;
-/** Most characters of a reply. */
-const MAX_LENGTH = 32 * 1024 * 1024;
+/** Most bytes of a reply. */
+const MAX_BYTES = 32 * 1024 * 1024;
+/** Most time of a request: HTTP clients seldom wait longer. */
+const MAX_MS = 300_000;
 const ADVICE = 'Play with the tools. When the episode is over, answer without calling one.';
 
 const Rows = closed({
@@ -38,20 +40,25 @@ export const textOf = (blocks: readonly Block[]): string =>
 /**
  * Rows of a data set as lines of JSON, one for each task of a split from `start` on: the prompt with the first
  * observation, the tools, and what begins the episode.
- * @throws Problem
+ * @param isLeft true if the client is gone, for whom no more rows are made
+ * @throws Problem `body_too_large` for rows that take too long or too many bytes
  */
 export async function rowsOf(
   dispatcher: Dispatcher,
   principal: Principal,
   envId: string,
   wishes: JsonObject,
-): Promise<string> {
+  isLeft: () => boolean,
+): Promise<Buffer> {
   check(wishes);
   const { split = 'train', start = 0, count = DEFAULT_ROWS, ...more } = wishes as Static<typeof Rows>;
   const same = more as JsonObject & { config?: JsonObject; wrappers?: WrapperChoice[] };
   const { catalog } = dispatcher.services;
-  let lines = '';
+  const until = performance.now() + MAX_MS;
+  const lines: Buffer[] = [];
+  let bytes = 0;
   for (const task of tasksOf(catalog.variant(envId, same.config), split, start, start + count)) {
+    if (isLeft()) break;
     const begins = { ...same, ...task, config: { ...same.config, ...task.config } };
     const session = await dispatcher.operate<CreatedSession>(principal, 'create', {
       env_id: envId,
@@ -62,13 +69,20 @@ export async function rowsOf(
     const content = `${textOf(promptBlocks(variant, session))}\n\n${ADVICE}`;
     const tools = playingTools(variant).map(functionTool);
     const params = { input: [{ role: 'user', content }], tools, parallel_tool_calls: false };
-    lines += `${JSON.stringify({ responses_create_params: params, ...begins })}\n`;
-    if (lines.length > MAX_LENGTH)
-      throw new Problem('body_too_large', `rows: over ${MAX_LENGTH} characters; set a smaller count`);
+    const line = Buffer.from(`${JSON.stringify({ responses_create_params: params, ...begins })}\n`);
+    bytes += line.length;
+    if (bytes > MAX_BYTES) throw tooMany(`${MAX_BYTES} bytes`, lines.length);
+    if (performance.now() > until) throw tooMany(`${MAX_MS} ms`, lines.length);
+    lines.push(line);
     // Other clients get their turn.
     await setImmediate();
   }
-  return lines;
+  return Buffer.concat(lines);
+}
+
+function tooMany(limit: string, rows: number): Problem {
+  const advice = `set count to ${Math.max(1, rows)} or less, and start to where the next request begins`;
+  return new Problem('body_too_large', `rows: over ${limit} after ${rows} rows; ${advice}`);
 }
 
 /** A tool as OpenAI's Responses API takes it. */
