@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { LOG_LEVEL_VARIABLE, LOG_LEVELS, type LogLevel } from '../../shared/log.ts';
 import { numberOption, PORT_RANGE } from '../../shared/number-option.ts';
-import type { RuntimeChoice } from '../tensor/runtime/choice.ts';
+import type { RuntimeChoice } from '../tensor/runtime/runtime.ts';
 
 /** An option of a command: its help, its parser and the type of its value. */
 interface OptionOf<Value> {

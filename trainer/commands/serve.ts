@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { listenOnPort } from '../../shared/http/free-port.ts';
 import { baseFolder } from '../config/derived.ts';
 import { parseModelName } from '../hub/cache.ts';
-import { playedPrecision } from '../models/blocks.ts';
+import { playedPrecision } from '../models/frozen-weights.ts';
 import { createServeApp } from '../serve/app.ts';
 import { Models } from '../serve/models.ts';
 import { TinkerServer } from '../serve/tinker/server.ts';

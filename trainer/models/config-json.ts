@@ -1,6 +1,14 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { parseActivation } from './activation.ts';
-import { checkedConfig, checkSize, type DecoderConfig, ModelConfigError, plainFeatures } from './config.ts';
+import {
+  checkedConfig,
+  checkSize,
+  type DecoderConfig,
+  ModelConfigError,
+  number,
+  plainFeatures,
+  positiveInteger,
+  show,
+} from './config.ts';
 import {
   gemma2,
   gemma3Text,
@@ -8,6 +16,7 @@ import {
   type ModelFamily,
   mistral,
   olmo2,
+  parseActivation,
   phi3,
   qwen2,
   qwen3,
@@ -16,7 +25,6 @@ import {
   smollm3,
 } from './families.ts';
 import type { WeightDtype } from './files/stored-numbers.ts';
-import { number, positiveInteger, show } from './json-fields.ts';
 import { parseRope, scalingToJson } from './rope.ts';
 
 /**

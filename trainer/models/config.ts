@@ -1,7 +1,6 @@
 import type { JsonObject } from '../../shared/json.ts';
-import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
+import type { BlockStorage, Quantization } from '../tensor/graph/operations/blocks.ts';
 import type { LoraConfig } from './adapters/lora.ts';
-import type { BlockedWeights } from './blocks.ts';
 
 /** Stretching of rotary frequencies beyond the context the model was trained with. */
 export type RopeScaling =
@@ -98,6 +97,9 @@ export interface DecoderFeatures {
   readonly attentionLayers: readonly LayerAttention[] | null;
   readonly experts: ExpertsConfig | null;
 }
+
+/** Storage of weights that are in blocks, by name. */
+export type BlockedWeights = Readonly<Record<string, BlockStorage>>;
 
 /** Shape of a decoder: everything that its tensor program depends on. */
 export interface DecoderConfig extends DecoderFeatures {
@@ -270,4 +272,41 @@ export function checkedConfig(config: DecoderConfig): DecoderConfig {
     );
   }
   return config;
+}
+
+/** @throws ModelConfigError when the field, or its fallback, is not a finite number */
+export function number(json: JsonObject, key: string, fallback?: number): number {
+  const value = json[key] ?? fallback;
+  if (typeof value !== 'number' || !Number.isFinite(value)) {
+    throw new ModelConfigError(`${key} must be a number, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** @throws ModelConfigError when the field exists and is not a finite number */
+export function optionalNumber(json: JsonObject, key: string): number | null {
+  return json[key] == null ? null : number(json, key);
+}
+
+/** @throws ModelConfigError when the field, or its fallback, is not an integer of at least 1 */
+export function positiveInteger(json: JsonObject, key: string, fallback?: number): number {
+  const value = number(json, key, fallback);
+  if (!Number.isInteger(value) || value < 1) {
+    throw new ModelConfigError(`${key} must be an integer of at least 1, got ${value}`);
+  }
+  return value;
+}
+
+/** @throws ModelConfigError when the field is not a list of numbers, or is missing and required */
+export function numbers(json: JsonObject, key: string, fallback?: readonly number[]): readonly number[] {
+  const value = json[key] ?? fallback;
+  if (!Array.isArray(value) || value.some(entry => typeof entry !== 'number' || !Number.isFinite(entry))) {
+    throw new ModelConfigError(`${key} must be a list of numbers, got ${show(value)}`);
+  }
+  return value;
+}
+
+/** A value for an error message. */
+export function show(value: unknown): string {
+  return JSON.stringify(value) ?? 'missing';
 }

@@ -1,11 +1,9 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
-import { activate } from './activation.ts';
 import { doraFactor, doraFactorName } from './adapters/dora.ts';
 import { type AdapterDropout, dropOut, hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
-import { blockRowsOf } from './blocks.ts';
-import type { DecoderConfig, ExpertsConfig } from './config.ts';
+import type { Activation, DecoderConfig, ExpertsConfig } from './config.ts';
+import { weightProduct, weightRows } from './frozen-weights.ts';
 import { EMBEDDINGS, expertPrefix, layerPrefix, normNames, routerName } from './parameters.ts';
-import { weightProduct } from './quantized.ts';
 
 /** Rows that a layer's attention reads: normalized, projected and not yet rotated heads. */
 export interface Projections {
@@ -44,12 +42,13 @@ export interface DecoderSegments {
 
 export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions = {}): DecoderSegments {
   const config: SegmentConfig = { ...shape, ...adapters };
-  const { hiddenSize } = config;
+  const { hiddenSize, vocabularySize } = config;
   /** Rows through a norm of a layer; unchanged where the family has none there. */
   const normed = (g: GraphBuilder, x: Tensor, name: string | null) =>
     name === null ? x : norm(g, config, x, name, hiddenSize);
   return {
-    embed: (g, ids) => g.mul(embeddings(g, config, ids), config.embeddingScale),
+    embed: (g, ids) =>
+      g.mul(weightRows(g, config, ids, EMBEDDINGS, [vocabularySize, hiddenSize]), config.embeddingScale),
     project(g, layer, hidden, asking = hidden) {
       const prefix = `${layerPrefix(layer)}.self_attn`;
       const { beforeAttention } = normNames(config, layer);
@@ -75,15 +74,6 @@ export function decoderSegments(shape: DecoderConfig, adapters: AdapterOptions =
     },
     finish: (g, hidden) => norm(g, config, hidden, 'model.norm.weight', hiddenSize),
   };
-}
-
-/** Embeddings of ids [n], [n, hiddenSize]. */
-function embeddings(g: GraphBuilder, config: DecoderConfig, ids: Tensor): Tensor {
-  const shape = [config.vocabularySize, config.hiddenSize] as const;
-  const storage = config.blocks?.[EMBEDDINGS];
-  return storage === undefined
-    ? g.gather(g.parameter(EMBEDDINGS, shape), ids)
-    : blockRowsOf(g, storage, ids, EMBEDDINGS, shape);
 }
 
 /** Queries, keys and values of rows, or some of them. */
@@ -249,4 +239,22 @@ function routingWeights(
   }
   const kept = chosen === null ? probabilities : g.mul(probabilities, chosen);
   return normalized ? g.div(kept, g.sum(kept, [-1], true)) : kept;
+}
+
+export function activate(g: GraphBuilder, activation: Activation, x: Tensor): Tensor {
+  switch (activation) {
+    case 'silu':
+      return g.silu(x);
+    case 'gelu':
+      return g.mul(g.mul(x, 0.5), g.add(g.erf(g.mul(x, Math.SQRT1_2)), 1));
+    case 'gelu_tanh':
+      return geluTanh(g, x);
+  }
+}
+
+/** x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), Hendrycks and Gimpel's approximation of the Gaussian error linear unit. */
+function geluTanh(g: GraphBuilder, x: Tensor): Tensor {
+  const inner = g.mul(x, g.add(g.mul(g.mul(x, x), 0.044715), 1));
+  const bent = g.tanh(g.mul(inner, Math.sqrt(2 / Math.PI)));
+  return g.mul(g.mul(x, 0.5), g.add(bent, 1));
 }

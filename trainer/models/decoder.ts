@@ -1,16 +1,17 @@
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
-import { softcap } from './activation.ts';
 import type { DecoderConfig } from './config.ts';
-import { attend, turnHeads } from './cut-attention.ts';
 import { decoderSegments, type Projections } from './decoder-segments.ts';
+import { weightProduct } from './frozen-weights.ts';
 import { EMBEDDINGS, OUTPUT_LAYER, VALUE_HEAD_BIAS, VALUE_HEAD_WEIGHT } from './parameters.ts';
-import { weightProduct } from './quantized.ts';
 import {
+  attend,
   collect,
   joinBiases,
   type SelectedPositions,
   type SequenceLayout,
+  softcap,
   spread,
+  turnHeads,
   windowBias,
 } from './sequence-layout.ts';
 

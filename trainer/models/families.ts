@@ -1,7 +1,16 @@
 import type { JsonObject } from '../../shared/json.ts';
-import { parseActivation } from './activation.ts';
-import { type DecoderConfig, type ExpertsConfig, type LayerAttention, ModelConfigError } from './config.ts';
-import { number, numbers, optionalNumber, positiveInteger, show } from './json-fields.ts';
+import {
+  type Activation,
+  type DecoderConfig,
+  type ExpertsConfig,
+  type LayerAttention,
+  ModelConfigError,
+  number,
+  numbers,
+  optionalNumber,
+  positiveInteger,
+  show,
+} from './config.ts';
 import { parseRope } from './rope.ts';
 
 /** Differences of a family from the common decoder. */
@@ -31,10 +40,16 @@ interface CommonConfig {
   readonly rope: JsonObject;
 }
 
-/** The same window in all layers. */
-export function windowEverywhere(layers: number, window: number | null): readonly LayerAttention[] | null {
-  if (window === null) return null;
+/** The `sliding_window` of the config in all layers; null where it has none. */
+function windowEverywhere(json: JsonObject, layers: number): readonly LayerAttention[] | null {
+  if (json.sliding_window == null) return null;
+  const window = positiveInteger(json, 'sliding_window');
   return Array.from({ length: layers }, () => ({ window, rope: 'global' }));
+}
+
+/** Biases of all projections of the attention, where the config has them. */
+function attentionBiases({ attention_bias }: JsonObject) {
+  return { queryKeyValueBias: attention_bias === true, outputBias: attention_bias === true };
 }
 
 /**
@@ -44,7 +59,7 @@ export function windowEverywhere(layers: number, window: number | null): readonl
  * @returns null where no layer slides
  * @throws ModelConfigError for another kind of layer, or another number of them
  */
-export function slidingLayers(
+function slidingLayers(
   json: JsonObject,
   layers: number,
   pattern: (layer: number) => 'sliding_attention' | 'full_attention',
@@ -72,8 +87,7 @@ export const llama: ModelFamily = {
   className: 'LlamaForCausalLM',
   keys: ['attention_bias', 'mlp_bias'],
   features: json => ({
-    queryKeyValueBias: json.attention_bias === true,
-    outputBias: json.attention_bias === true,
+    ...attentionBiases(json),
     feedForwardBias: json.mlp_bias === true,
   }),
 };
@@ -84,10 +98,7 @@ export const mistral: ModelFamily = {
   defaults: { num_key_value_heads: 8, sliding_window: 4096, max_position_embeddings: 131_072 },
   keys: ['sliding_window'],
   features: (json, { layers }) => ({
-    attentionLayers: windowEverywhere(
-      layers,
-      json.sliding_window === null ? null : positiveInteger(json, 'sliding_window'),
-    ),
+    attentionLayers: windowEverywhere(json, layers),
   }),
 };
 
@@ -97,8 +108,7 @@ export const olmo2: ModelFamily = {
   defaults: { rms_norm_eps: 1e-5 },
   keys: ['attention_bias'],
   features: json => ({
-    queryKeyValueBias: json.attention_bias === true,
-    outputBias: json.attention_bias === true,
+    ...attentionBiases(json),
     queryKeyNorm: 'width',
     blockNorms: 'after',
   }),
@@ -122,10 +132,7 @@ export const phi3: ModelFamily = {
     return {
       fusedProjections: true,
       rotaryDimension: Math.trunc(headDimension * factor),
-      attentionLayers: windowEverywhere(
-        layers,
-        json.sliding_window == null ? null : positiveInteger(json, 'sliding_window'),
-      ),
+      attentionLayers: windowEverywhere(json, layers),
     };
   },
 };
@@ -158,8 +165,7 @@ export const smollm3: ModelFamily = {
       ? slidingLayers(json, layers, layer => (turning[layer] ? 'full_attention' : 'sliding_attention'))
       : null;
     return {
-      queryKeyValueBias: json.attention_bias === true,
-      outputBias: json.attention_bias === true,
+      ...attentionBiases(json),
       feedForwardBias: json.mlp_bias === true,
       attentionLayers: turning.map((turns, layer) => ({
         window: windows?.[layer].window ?? null,
@@ -198,8 +204,7 @@ export const qwen3: ModelFamily = {
   className: 'Qwen3ForCausalLM',
   keys: [...qwen2.keys, 'attention_bias'],
   features: (json, { layers }) => ({
-    queryKeyValueBias: json.attention_bias === true,
-    outputBias: json.attention_bias === true,
+    ...attentionBiases(json),
     queryKeyNorm: 'head',
     attentionLayers: windowsOf(json, layers),
   }),
@@ -214,13 +219,12 @@ export const qwen3Moe: ModelFamily = {
     ...['router_aux_loss_coef', 'output_router_logits', 'max_window_layers'],
   ],
   features: (json, { layers }) => ({
-    queryKeyValueBias: json.attention_bias === true,
-    outputBias: json.attention_bias === true,
+    ...attentionBiases(json),
     queryKeyNorm: 'head',
-    attentionLayers: windowEverywhere(
-      layers,
-      json.use_sliding_window === true ? positiveInteger(json, 'sliding_window', 4096) : null,
-    ),
+    attentionLayers:
+      json.use_sliding_window === true
+        ? windowEverywhere({ ...json, sliding_window: json.sliding_window ?? 4096 }, layers)
+        : null,
     experts: expertsOf(json, layers),
   }),
 };
@@ -295,8 +299,7 @@ function gemmaFeatures(json: JsonObject): Partial<DecoderConfig> {
     );
   }
   return {
-    queryKeyValueBias: json.attention_bias === true,
-    outputBias: json.attention_bias === true,
+    ...attentionBiases(json),
     blockNorms: 'both',
     normsAddOne: true,
     // `hidden_act` of old files says gelu and is ignored.
@@ -341,3 +344,21 @@ export const gemma3Text: ModelFamily = {
     };
   },
 };
+
+/** Names in `config.json`; `gelu_new` and `gelu_pytorch_tanh` are the same function. */
+const NAMES: Readonly<Record<string, Activation>> = {
+  silu: 'silu',
+  swish: 'silu',
+  gelu: 'gelu',
+  gelu_new: 'gelu_tanh',
+  gelu_pytorch_tanh: 'gelu_tanh',
+};
+
+/** @throws ModelConfigError naming the key when the activation is not supported */
+export function parseActivation(key: string, name: unknown): Activation {
+  const known = typeof name === 'string' && Object.hasOwn(NAMES, name) ? NAMES[name] : undefined;
+  if (known !== undefined) return known;
+  throw new ModelConfigError(
+    `${key} ${JSON.stringify(name)} is not supported; supported: ${Object.keys(NAMES).join(', ')}`,
+  );
+}

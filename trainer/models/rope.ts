@@ -1,6 +1,14 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { type DecoderConfig, ModelConfigError, type RopeConfig, type RopeScaling } from './config.ts';
-import { number, numbers, optionalNumber, show } from './json-fields.ts';
+import {
+  type DecoderConfig,
+  ModelConfigError,
+  number,
+  numbers,
+  optionalNumber,
+  type RopeConfig,
+  type RopeScaling,
+  show,
+} from './config.ts';
 
 const KINDS = ['default', 'linear', 'dynamic', 'llama3', 'yarn', 'longrope'];
 

@@ -1,5 +1,6 @@
 import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
 import type { DecoderConfig } from '../models/config.ts';
+import { storedParameters } from '../models/frozen-weights.ts';
 import {
   initialize,
   isFrozen,
@@ -7,7 +8,6 @@ import {
   parameterSpecs,
   trainedSpecs,
 } from '../models/parameters.ts';
-import { storedParameters } from '../models/quantized.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { readBase, readTrained } from './checkpoint/checkpoint.ts';
 import type { ModelFolders } from './checkpoint/model-folder.ts';

@@ -1,11 +1,11 @@
 import { availableParallelism } from 'node:os';
 import type { Grammars } from '../generation/grammar.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
-import type { BasePrecision } from '../models/blocks.ts';
 import type { DecoderConfig } from '../models/config.ts';
-import type { Quantization } from '../tensor/graph/operations/blockwise.ts';
-import type { Precision, RuntimeChoice, RuntimeKind } from '../tensor/runtime/choice.ts';
+import type { BasePrecision } from '../models/frozen-weights.ts';
+import type { Quantization } from '../tensor/graph/operations/blocks.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import type { Precision, RuntimeChoice, RuntimeKind } from '../tensor/runtime/runtime.ts';
 import type { ModelFolders } from './checkpoint/model-folder.ts';
 import type { LossScaleSettings } from './learning/loss-scale.ts';
 

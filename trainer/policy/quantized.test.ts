@@ -4,15 +4,15 @@ import { join } from 'node:path';
 import t from 'tap';
 import { LORA_MODULES, type LoraConfig } from '../models/adapters/lora.ts';
 import { SafetensorsReader, writeSafetensors } from '../models/files/safetensors.ts';
+import { isQuantizable, storedBytes } from '../models/frozen-weights.ts';
 import { parameterSpecs } from '../models/parameters.ts';
-import { isQuantizable, storedBytes } from '../models/quantized.ts';
 import {
   dequantize,
   QUANTIZATIONS,
   type Quantization,
   quantize,
   quantizedLayout,
-} from '../tensor/graph/operations/blockwise.ts';
+} from '../tensor/graph/operations/blocks.ts';
 import type { LocalPolicy, LocalPolicyOptions } from './local-policy.ts';
 import { closing, config, largestDifference, play, policyWith, settingsWith } from './policies.test-data.ts';
 

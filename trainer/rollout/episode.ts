@@ -74,8 +74,11 @@ export function endOf(info: JsonObject | undefined, truncation: Truncation | und
   return isEndName(info?.ended_by) ? info.ended_by : undefined;
 }
 
-/** A trajectory: a finished episode with every token as sampled; no text is tokenized twice. */
-export interface Episode {
+/**
+ * A trajectory: a finished episode with every token as sampled; no text is tokenized twice. Its own tokens are those of the
+ * last sample, which is the only one where `samples` is absent.
+ */
+export interface Episode extends EpisodeSample {
   readonly episodeId: string;
   readonly environmentId: string;
   readonly tag: string;
@@ -115,14 +118,6 @@ export interface Episode {
   readonly finalStateKey?: string;
   /** The same as plain JSON, where the plan of the group asks for it. */
   readonly finalStructured?: Json;
-  /** The last sample's, which is the only one where `samples` is absent. */
-  readonly tokenIds: Int32Array;
-  readonly lossMask: Uint8Array;
-  readonly logProbs: Float32Array;
-  readonly values?: Float32Array;
-  readonly versions: Int32Array;
-  readonly top?: ReadonlyMap<number, TopLogProbs>;
-  readonly allowed?: ReadonlyMap<number, Int32Array>;
   /** Every token sequence to train on, where it is more than one; all carry the episode's return. */
   readonly samples?: readonly EpisodeSample[];
   /** Counts of an episode that a program played through the gateway. */

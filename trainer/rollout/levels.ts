@@ -143,13 +143,21 @@ export interface LevelResult {
   readonly successes: number;
 }
 
+/** What {@link byLearnability} compares. */
+type Learnable = Pick<ReplayedLevel, 'attempts' | 'successes' | 'step' | 'seed'>;
+
 /**
  * What is left to learn from a level: p(1 − p) of its probability of success, largest where the policy succeeds half of
  * the time (learnability: Tzannetos et al., 2023; Rutherford et al., 2024). p is the mean of a Beta posterior from a
  * uniform prior, so a level with few attempts is not written off.
  */
-export function learnability({ attempts, successes }: Pick<ReplayedLevel, 'attempts' | 'successes'>): number {
+export function learnability({ attempts, successes }: Pick<Learnable, 'attempts' | 'successes'>): number {
   return ((successes + 1) * (attempts - successes + 1)) / (attempts + 2) ** 2;
+}
+
+/** Orders by {@link learnability}, most first; of equals the one played last, then the one with the lower seed. */
+export function byLearnability(a: Learnable, b: Learnable): number {
+  return learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed;
 }
 
 /**
@@ -199,9 +207,7 @@ export function rememberLevels(
   }
   const all = [...known.values()];
   if (all.length <= capacity) return all;
-  return all
-    .sort((a, b) => learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed)
-    .slice(0, capacity);
+  return all.sort(byLearnability).slice(0, capacity);
 }
 
 function keyOf({ tag, seed }: Pick<ReplayedLevel, 'tag' | 'seed'>): string {

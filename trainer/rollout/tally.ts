@@ -25,6 +25,8 @@ export class PlayTally {
   cloneTokens = 0;
   /** Leaves and continuations that got no reward. */
   lostLeaves = 0;
+  /** Episodes that had to continue in a new session, at the same server or another. */
+  movedEpisodes = 0;
   /** Most sessions that one group had open at once. */
   openSessionsMax = 0;
 }

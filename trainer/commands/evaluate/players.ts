@@ -7,7 +7,7 @@ import type { EndpointSection } from '../../config/sections/policy.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/cache.ts';
-import { playedPrecision } from '../../models/blocks.ts';
+import { playedPrecision } from '../../models/frozen-weights.ts';
 import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
 import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';

@@ -6,8 +6,12 @@ import { settingsAt } from '../../config/schedules.ts';
 import { trainedReturn } from '../../data/episode-metrics.ts';
 import { filterEpisodes } from '../../data/filtering.ts';
 import type { Episode } from '../../rollout/episode.ts';
-import { FileReward } from '../../rollout/rewards/file-reward.ts';
-import { RewardFault, RewardTimeout, withHookRewards } from '../../rollout/rewards/reward-hook.ts';
+import {
+  FileReward,
+  RewardFault,
+  RewardTimeout,
+  withHookRewards,
+} from '../../rollout/rewards/reward-hook.ts';
 import { writeJsonLines } from '../../tracking/jsonlines.ts';
 import { textTable } from '../../tracking/text-table.ts';
 import { episodeOfRecord, readRecorded, recordedSteps } from '../../tracking/trajectories.ts';

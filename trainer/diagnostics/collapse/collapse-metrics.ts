@@ -129,15 +129,15 @@ function logSumExp(row: ArrayLike<number>): number {
 
 /** For each row, the number of columns that have its own prompt. */
 function countEqualPrompts({ matchedColumn, prompts }: CrossScores): number[] {
-  const names = prompts.map(nameOf);
+  const names = prompts.map(tokenKey);
   const copies = new Map<string, number>();
   for (const name of names) copies.set(name, (copies.get(name) ?? 0) + 1);
   return matchedColumn.map(column => copies.get(names[column])!);
 }
 
-/** Equal for equal tokens. */
-function nameOf(prompt: ArrayLike<number>): string {
-  return Array.from(prompt).join();
+/** Equal for equal token ids. */
+export function tokenKey(ids: ArrayLike<number>): string {
+  return Array.from(ids).join();
 }
 
 /** Shares of samples with their own prompt (or an equal one) among the k that explain the reasoning best; ties go to the first. */
@@ -145,7 +145,7 @@ function retrieval(
   { perToken, matchedColumn, prompts }: CrossScores,
   equalPrompts: readonly number[],
 ): Record<string, number> {
-  const names = prompts.map(nameOf);
+  const names = prompts.map(tokenKey);
   const chance = mean(equalPrompts.map(count => count / prompts.length));
   const ranked = perToken.map(row => names.map((_, j) => j).sort((a, b) => row[b] - row[a] || a - b));
   const hits = (k: number) =>

@@ -14,6 +14,7 @@ import {
   sampleFirstTurns,
   sampleTrajectories,
   thinkingMetrics,
+  tokenKey,
 } from './collapse-metrics.ts';
 import { type RegimeState, type RegimeThresholds, watchRegime } from './regime.ts';
 
@@ -126,11 +127,6 @@ export function countScoredTokens(tables: readonly CrossTable[]): number[] {
 
 function byKey(sequences: readonly ArrayLike<number>[]): Map<string, ArrayLike<number>> {
   return new Map(sequences.map(ids => [tokenKey(ids), ids]));
-}
-
-/** Equal for equal token ids. */
-function tokenKey(ids: ArrayLike<number>): string {
-  return Array.from(ids).join();
 }
 
 /** The measured part of a response. */

@@ -1,6 +1,6 @@
 import { type DecoderConfig, ModelConfigError } from '../../models/config.ts';
-import { scoreScale } from '../../models/cut-attention.ts';
 import { ropeColumns, ropeTables, ropeWidth } from '../../models/rope.ts';
+import { scoreScale } from '../../models/sequence-layout.ts';
 import { MemoryPlan, openKernels, PAGE_BYTES } from '../../tensor/runtime/wasm/kernels.ts';
 import { BLOCK_SIZE, BlockTable } from './sequence-cache.ts';
 

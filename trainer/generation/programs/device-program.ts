@@ -1,8 +1,8 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import { scoreScale, turnHeads } from '../../models/cut-attention.ts';
 import { decoderLogits, decoderValues } from '../../models/decoder.ts';
 import { decoderSegments } from '../../models/decoder-segments.ts';
 import { ropeTables, ropeWidth } from '../../models/rope.ts';
+import { scoreScale, turnHeads } from '../../models/sequence-layout.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../tensor/graph/operations/device.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';

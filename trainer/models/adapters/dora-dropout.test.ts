@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
-import type { Quantization } from '../../tensor/graph/operations/blockwise.ts';
+import type { Quantization } from '../../tensor/graph/operations/blocks.ts';
 import { OnnxRuntime } from '../../tensor/runtime/onnx/onnx-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Runtime } from '../../tensor/runtime/runtime.ts';
@@ -8,9 +8,9 @@ import { KernelCpuRuntime } from '../../tensor/runtime/webgpu/cpu-runtime.test-d
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { parseConfig } from '../config-json.ts';
 import { goldenAdapter, gradientDifference, largestDifference } from '../families.test-data.ts';
+import { isQuantizable, storedParameters, storeQuantized } from '../frozen-weights.ts';
 import { buildLoss, goldenBatch, goldenWeights, read } from '../golden.test-data.ts';
 import { initialize, loraSpecs, parameterSpecs } from '../parameters.ts';
-import { isQuantizable, storedParameters, storeQuantized } from '../quantized.ts';
 import { scaleRows, squaredNorms, startMagnitudes } from './dora.ts';
 import {
   declareDropout,

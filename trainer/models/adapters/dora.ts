@@ -1,8 +1,8 @@
 import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from '../config.ts';
+import { storedWeight, weightProduct } from '../frozen-weights.ts';
 import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
-import { storedWeight, weightProduct } from '../quantized.ts';
 import { hasAdapter, type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
 
 /**

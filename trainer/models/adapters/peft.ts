@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { type DecoderConfig, ModelConfigError } from '../config.ts';
+import { type DecoderConfig, ModelConfigError, show } from '../config.ts';
 import { parameterSpecs } from '../parameters.ts';
 import { hasAdapter, LORA_MODULES, type LoraConfig, type LoraModule } from './lora.ts';
 
@@ -163,8 +163,4 @@ function modulesOf(value: Json | undefined): LoraModule[] {
 function isOff(value: Json): boolean {
   if (value === null || value === false) return true;
   return typeof value === 'object' && Object.keys(value).length === 0;
-}
-
-function show(value: unknown): string {
-  return JSON.stringify(value) ?? 'missing';
 }

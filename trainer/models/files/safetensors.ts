@@ -42,7 +42,6 @@ export interface StoredTensor {
  */
 export class SafetensorsReader {
   readonly tensors: ReadonlyMap<string, StoredTensor>;
-  readonly metadata: { readonly [key: string]: string };
   readonly #handles: ReadonlyMap<string, FileHandle>;
   readonly #path: string;
 
@@ -50,12 +49,10 @@ export class SafetensorsReader {
     path: string,
     tensors: ReadonlyMap<string, StoredTensor>,
     handles: ReadonlyMap<string, FileHandle>,
-    metadata: { readonly [key: string]: string },
   ) {
     this.#path = path;
     this.tensors = tensors;
     this.#handles = handles;
-    this.metadata = metadata;
   }
 
   /**
@@ -83,19 +80,17 @@ export class SafetensorsReader {
   static async #openFiles(path: string, files: readonly string[]): Promise<SafetensorsReader> {
     const tensors = new Map<string, StoredTensor>();
     const handles = new Map<string, FileHandle>();
-    const metadata: { [key: string]: string } = {};
     try {
       for (const file of files) {
         const handle = await openModelFile(file).catch(error => {
           throw new SafetensorsError(`cannot open ${file}: ${(error as Error).message}`);
         });
-        const header = await readHeader(handle, file).catch(async error => {
+        const stored = await readHeader(handle, file).catch(async error => {
           await handle.close();
           throw error;
         });
-        Object.assign(metadata, header.metadata);
         let owned = false;
-        for (const tensor of header.tensors) {
+        for (const tensor of stored) {
           tensors.set(tensor.name, tensor);
           handles.set(tensor.name, handle);
           owned = true;
@@ -106,7 +101,7 @@ export class SafetensorsReader {
       for (const handle of new Set(handles.values())) await handle.close();
       throw error;
     }
-    return new SafetensorsReader(path, tensors, handles, metadata);
+    return new SafetensorsReader(path, tensors, handles);
   }
 
   /** The tensor as float32, in row-major order; piece by piece into `target` when it is given. */
@@ -164,10 +159,9 @@ export interface TensorToWrite {
 export async function writeSafetensors(
   path: string,
   tensors: readonly TensorToWrite[],
-  options: { readonly type?: WritableType; readonly metadata?: { readonly [key: string]: string } } = {},
+  { type = 'F32' }: { readonly type?: WritableType } = {},
 ): Promise<void> {
-  const type = options.type ?? 'F32';
-  const header: Record<string, unknown> = { __metadata__: { format: 'pt', ...options.metadata } };
+  const header: Record<string, unknown> = { __metadata__: { format: 'pt' } };
   let offset = 0;
   for (const { name, shape, data } of tensors) {
     const count = shape.reduce((a, b) => a * b, 1);
@@ -220,10 +214,7 @@ export function weightMapOf(text: string, path: string): { readonly [name: strin
   return map as { readonly [name: string]: string };
 }
 
-async function readHeader(
-  handle: FileHandle,
-  file: string,
-): Promise<{ tensors: StoredTensor[]; metadata: { [key: string]: string } }> {
+async function readHeader(handle: FileHandle, file: string): Promise<StoredTensor[]> {
   const size = (await handle.stat()).size;
   const prefix = Buffer.alloc(HEADER_LENGTH_BYTES);
   await handle.read(prefix, 0, HEADER_LENGTH_BYTES, 0);
@@ -246,11 +237,10 @@ async function readHeader(
   } catch (error) {
     throw new SafetensorsError(`${file} has a header that is not JSON: ${(error as Error).message}`);
   }
-  const { __metadata__, ...entries } = header;
-  const tensors = Object.entries(entries).map(([name, entry]) =>
+  const { __metadata__: _, ...entries } = header;
+  return Object.entries(entries).map(([name, entry]) =>
     storedTensor(file, size, HEADER_LENGTH_BYTES + length, name, entry),
   );
-  return { tensors, metadata: (__metadata__ ?? {}) as { [key: string]: string } };
 }
 
 function storedTensor(file: string, size: number, base: number, name: string, entry: unknown): StoredTensor {

@@ -15,13 +15,11 @@ export interface ChatRenderOptions {
 
 /** A model's own chat template in Jinja, as on Hugging Face. */
 export class ChatTemplate {
-  readonly source: string;
   readonly #template: Template;
   readonly #names: { readonly [name: string]: string | undefined };
 
   /** @param names contents of special tokens (`bos_token`, `eos_token`, …), which templates may print */
   constructor(source: string, names: { readonly [name: string]: string | undefined }) {
-    this.source = source;
     this.#template = new Template(source);
     usePythonStrip(this.#template);
     this.#names = names;

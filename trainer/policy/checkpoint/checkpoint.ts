@@ -1,8 +1,7 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceFile } from '../../../shared/replace-file.ts';
-import { type BlockedWeights, blockNames } from '../../models/blocks.ts';
-import type { DecoderConfig } from '../../models/config.ts';
+import type { BlockedWeights, DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
 import { isThere } from '../../models/files/model-file.ts';
 import {
@@ -13,6 +12,7 @@ import {
 } from '../../models/files/safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
 import { openWeights, type WeightsReader } from '../../models/files/weights.ts';
+import { blockNames, isQuantizable, storeQuantized } from '../../models/frozen-weights.ts';
 import { GgufWeights } from '../../models/gguf/gguf-weights.ts';
 import {
   EMBEDDINGS,
@@ -22,7 +22,6 @@ import {
   VALUE_HEAD_BIAS,
   VALUE_HEAD_WEIGHT,
 } from '../../models/parameters.ts';
-import { isQuantizable, storeQuantized } from '../../models/quantized.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
 import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';

@@ -1,6 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import type { Episode, PlayedTurn, PrefixKind } from '../episode.ts';
-import { learnability } from '../levels.ts';
+import { byLearnability } from '../levels.ts';
 import { mixSeed, PURPOSE } from '../seeds.ts';
 
 /** Result of a group, by the share of its episodes that succeeded. */
@@ -144,10 +144,7 @@ export function takePrefixes(
 ): { readonly taken: readonly KeptPrefix[]; readonly left: PrefixState; readonly old: number } {
   const young = pool.filter(kept => step - kept.step <= maxAge);
   const most = Math.max(0, Math.min(Math.floor(share * groups), groups - 1));
-  const ranked = [...young].sort(
-    (a, b) => learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed,
-  );
-  const taken = ranked.slice(0, most);
+  const taken = young.toSorted(byLearnability).slice(0, most);
   const left = { pool: young.filter(kept => !taken.includes(kept)), controllers };
   return { taken, left, old: pool.length - young.length };
 }
@@ -219,9 +216,7 @@ export function learnPrefixes(
     });
   }
   for (const [name, count] of Object.entries(counts)) metrics[`prefix/class/${name}`] = count;
-  const pool = [...before.pool, ...kept]
-    .sort((a, b) => learnability(b) - learnability(a) || b.step - a.step || a.seed - b.seed)
-    .slice(0, settings.capacity);
+  const pool = [...before.pool, ...kept].sort(byLearnability).slice(0, settings.capacity);
   metrics['prefix/pool'] = pool.length;
   return { state: { pool, controllers }, metrics };
 }

@@ -117,7 +117,6 @@ export class Collector {
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
     const lost: { plan: GroupPlan; error: Error }[] = [];
-    let moves = 0;
     await this.play(
       plans,
       options,
@@ -129,9 +128,6 @@ export class Collector {
         }
       },
       tally,
-      count => {
-        moves += count;
-      },
     );
     const episodes = completed.flatMap(group => group ?? []);
     if (episodes.length === 0 && dropped.length > 0) throw dropped[0].error;
@@ -152,7 +148,7 @@ export class Collector {
         ...budgetMetrics(tally),
         'rollouter/agent_wait_s': share(tally.agentMs),
         'rollouter/environment_wait_s': share(tally.environmentMs),
-        'rollouter/replayed_episodes': moves,
+        'rollouter/replayed_episodes': tally.movedEpisodes,
         'rollouter/dropped_groups': dropped.length,
         'rollouter/lost_episodes': lost.length,
         'rollouter/cut_observations': tally.cutObservations,
@@ -171,7 +167,6 @@ export class Collector {
     options: PlayOptions,
     onGroup: (outcome: GroupOutcome) => void,
     tally = new PlayTally(),
-    onMoves: (count: number) => void = () => {},
   ): Promise<void> {
     const { concurrency } = this.#settings;
     const stop = new AbortController();
@@ -187,7 +182,7 @@ export class Collector {
       while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
       if (signal.aborted) break;
       open += plan.size;
-      this.#playGroup(plan, options, tally, signal, onMoves)
+      this.#playGroup(plan, options, tally, signal)
         .then(onGroup)
         .catch(error => {
           fatal ??= error;
@@ -208,7 +203,6 @@ export class Collector {
     options: PlayOptions,
     tally: PlayTally,
     signal: AbortSignal,
-    onMoves: (count: number) => void,
   ): Promise<GroupOutcome> {
     const { servers, tokenizer, groupTimeoutMs, stopStrings } = this.#settings;
     const setting = {
@@ -223,7 +217,7 @@ export class Collector {
       samplingSeed: plan.samplingSeed ?? options.samplingSeed,
       tally,
     };
-    return playGroup(plan, setting, signal, onMoves);
+    return playGroup(plan, setting, signal);
   }
 
   #tag(name: string): { readonly described: DescribedTag; readonly prompt: Prompt } {

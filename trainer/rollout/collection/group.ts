@@ -64,14 +64,12 @@ const newSequence = (): number => ++sequences;
 
 /**
  * Plays a group to its end, its members concurrently.
- * @param onMoves called with the number of its episodes that had to continue at another server, if any
  * @returns the outcome; rejects with errors that affect more than the group
  */
 export async function playGroup(
   plan: GroupPlan,
   setting: GroupSetting,
   signal: AbortSignal,
-  onMoves: (count: number) => void,
 ): Promise<GroupOutcome> {
   const check = () => {
     signal.throwIfAborted();
@@ -93,15 +91,13 @@ export async function playGroup(
   } finally {
     signal.removeEventListener('abort', abort);
     stop.abort();
-    let moves = 0;
     for (const session of group.sessions) {
-      if (session.moves > 0) moves++;
+      if (session.moves > 0) setting.tally.movedEpisodes++;
       setting.tally.recoverySteps += session.extraSteps.recovery;
       setting.tally.replayedSteps += session.extraSteps.replayed;
       setting.tally.envSteps += session.extraSteps.replayed;
       void session.close();
     }
-    if (moves > 0) onMoves(moves);
   }
 }
 

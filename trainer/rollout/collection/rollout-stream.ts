@@ -54,7 +54,6 @@ class GroupCounts {
   lostEpisodes = 0;
   /** Groups that were dropped because an episode did not fit the policy's context. */
   tooLongGroups = 0;
-  replayedEpisodes = 0;
   /** Groups that were completed too late to be trained on. */
   staleGroups = 0;
   actions = 0;
@@ -109,9 +108,6 @@ export class RolloutStream {
         { agent, ...(reward ? { reward } : {}), sampling, samplingSeed: 0, signal: this.#abort.signal },
         outcome => this.#ended(outcome),
         this.#tally,
-        moves => {
-          this.#counts.replayedEpisodes += moves;
-        },
       )
       .catch(error => {
         if (!this.#abort.signal.aborted) this.#fail(error);

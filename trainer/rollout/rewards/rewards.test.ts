@@ -1,10 +1,10 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
+import t from 'tap';
 import type { Episode } from '../episode.ts';
-import { FileReward } from './file-reward.ts';
-import { HttpReward, withHookRewards } from './reward-hook.ts';
+import { FileReward, HttpReward, withHookRewards } from './reward-hook.ts';
 
 /** An episode of two turns that were rewarded with 1 and 2. */
 const EPISODE = {

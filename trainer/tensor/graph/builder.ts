@@ -1,5 +1,4 @@
-import { type PrimitiveTable, Program } from './program.ts';
-import { columnScale, covers, isConstant, resolveShape } from './simplification.ts';
+import { columnScale, covers, isConstant, type PrimitiveTable, Program, resolveShape } from './program.ts';
 import {
   type DType,
   GraphError,

@@ -1,7 +1,12 @@
 import { Random } from '../../../shared/random.ts';
 import type { CaseInput, OperationCase } from './cases.test-data.ts';
-import { type BlockStorage, blockLayout } from './operations/blocks.ts';
-import { type Quantization, quantize, quantizedLayout } from './operations/blockwise.ts';
+import {
+  type BlockStorage,
+  blockLayout,
+  type Quantization,
+  quantize,
+  quantizedLayout,
+} from './operations/blocks.ts';
 import { allocate, sizeOf } from './tensor.ts';
 
 const [ROWS, HEADS, KEY_HEADS, SIZE] = [5, 6, 2, 8];

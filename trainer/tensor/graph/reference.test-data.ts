@@ -1,7 +1,11 @@
 import { attentionReferences, type NdArray, type References } from './attention-reference.test-data.ts';
-import type { BlockAttributes, BlockMatmulAttributes } from './operations/blocks.ts';
-import { unpackBlocks } from './operations/blocks.ts';
-import { dequantize } from './operations/blockwise.ts';
+import {
+  type BlockAttributes,
+  type BlockMatmulAttributes,
+  dequantize,
+  type QuantizedMatmulAttributes,
+  unpackBlocks,
+} from './operations/blocks.ts';
 import { operations } from './operations/index.ts';
 import type {
   CastAttributes,
@@ -12,7 +16,7 @@ import type {
   TransposeAttributes,
 } from './operations/movement.ts';
 import type { ScalarFunction } from './operations/operation.ts';
-import { type MatmulAttributes, matrixOf, type QuantizedMatmulAttributes } from './operations/products.ts';
+import { type MatmulAttributes, matrixOf } from './operations/products.ts';
 import type { ReduceAttributes, RmsNormalizeAttributes } from './operations/reduction.ts';
 import { type Attributes, type Shape, sizeOf, stridesOf, type TensorType } from './tensor.ts';
 

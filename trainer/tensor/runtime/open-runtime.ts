@@ -2,13 +2,11 @@ import { InferenceSession, Tensor } from 'onnxruntime-node';
 import { trainerLog } from '../../../shared/log.ts';
 import { GraphBuilder } from '../graph/graph.ts';
 import type { Graph } from '../graph/tensor.ts';
-import type { Precision, RuntimeChoice, RuntimeKind } from './choice.ts';
 import { dump, listGraph } from './dump.ts';
 import { lower } from './onnx/lowering.ts';
-import { inputName } from './onnx/model-builder.ts';
-import { encodeModel } from './onnx/model-proto.ts';
+import { encodeModel, inputName } from './onnx/model-builder.ts';
 import { OnnxRuntime } from './onnx/onnx-runtime.ts';
-import type { CompileOptions, Runtime } from './runtime.ts';
+import type { CompileOptions, Precision, Runtime, RuntimeChoice, RuntimeKind } from './runtime.ts';
 import { RuntimeError } from './runtime-error.ts';
 import type { WebGpuRuntime } from './webgpu/webgpu-runtime.ts';
 

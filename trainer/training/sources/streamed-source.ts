@@ -130,7 +130,7 @@ export class StreamedSource implements EpisodeSource {
       ...budgetMetrics(counts.tally),
       'rollouter/agent_wait_s': perEpisode(counts.tally.agentMs),
       'rollouter/environment_wait_s': perEpisode(counts.tally.environmentMs),
-      'rollouter/replayed_episodes': counts.replayedEpisodes,
+      'rollouter/replayed_episodes': counts.tally.movedEpisodes,
       'rollouter/dropped_groups': counts.droppedGroups,
       'rollouter/lost_episodes': counts.lostEpisodes,
       'rollouter/cut_observations': counts.tally.cutObservations,

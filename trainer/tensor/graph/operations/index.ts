@@ -1,8 +1,7 @@
 import * as attention from './attention.ts';
 import * as blocks from './blocks.ts';
 import * as device from './device.ts';
-import * as functions from './elementwise.ts';
-import * as operators from './elementwise.ts';
+import * as elementwise from './elementwise.ts';
 import * as movement from './movement.ts';
 import type { Operation } from './operation.ts';
 import * as products from './products.ts';
@@ -17,7 +16,7 @@ function isOperation(exported: unknown): exported is Operation {
  * it may lack those of `device.ts`. The contract suite runs all that a runtime has.
  */
 export const operations: ReadonlyMap<string, Operation> = new Map(
-  [functions, operators, products, blocks, movement, reduction, attention, device]
+  [elementwise, products, blocks, movement, reduction, attention, device]
     .flatMap((kind): unknown[] => Object.values(kind))
     .filter(isOperation)
     .map(operation => [operation.name, operation]),

@@ -1,8 +1,7 @@
-import { broadcastShapes, describe, GraphError, type Shape, sameShape, type Tensor } from '../tensor.ts';
-import { type Quantization, quantizedLayout } from './blockwise.ts';
+import { broadcastShapes, describe, GraphError, type Shape, type Tensor } from '../tensor.ts';
 import { expectFloat, type GradientContext, type Operation } from './operation.ts';
 
-/** Matrix products, with float and with quantized weights. */
+/** The matrix product; those with frozen weights are in `blocks.ts`. */
 
 /** `scale` multiplies the product; the transposes swap the last two axes before multiplying. */
 export type MatmulAttributes = Readonly<{ transposeA: boolean; transposeB: boolean; scale: number }>;
@@ -68,47 +67,3 @@ function rightGradient({ g, inputs, attributes, upstream }: GradientContext<Matm
     : g.matmul(a, dy, { transposeA: !transposeA, scale });
   return g.sumTo(gradient, b.shape);
 }
-
-/** `transposed` multiplies by the matrix [outputs, inputs] itself instead of its transpose. */
-export type QuantizedMatmulAttributes = Readonly<{
-  kind: Quantization;
-  outputs: number;
-  inputs: number;
-  transposed: boolean;
-}>;
-
-/**
- * x·Wᵀ, [rows, inputs] × [outputs, inputs] → [rows, outputs], with W as blockwise codes and scales, computed in
- * float32. W is frozen, so only x has a gradient, dy·W. Inputs: x, codes, scales.
- */
-export const quantizedMatmul: Operation<QuantizedMatmulAttributes> = {
-  name: 'quantizedMatmul',
-  infer([x, codes, scales], { kind, outputs, inputs, transposed }) {
-    expectFloat('quantizedMatmul', x, scales);
-    const layout = quantizedLayout(kind, [outputs, inputs]);
-    if (codes.dtype !== layout.codes.dtype || !sameShape(codes.shape, layout.codes.shape)) {
-      throw new GraphError(
-        `quantizedMatmul: codes are ${describe(codes)}, of ${kind} [${outputs},${inputs}] wanted is ${describe(layout.codes)}`,
-      );
-    }
-    if (!sameShape(scales.shape, layout.scales.shape)) {
-      throw new GraphError(
-        `quantizedMatmul: scales are ${describe(scales)}, of ${kind} [${outputs},${inputs}] wanted is [${layout.scales.shape.join()}]`,
-      );
-    }
-    const [from, to] = transposed ? [outputs, inputs] : [inputs, outputs];
-    if (x.shape.length !== 2 || x.shape[1] !== from) {
-      throw new GraphError(`quantizedMatmul takes [rows,${from}], got ${describe(x)}`);
-    }
-    return { dtype: 'float32', shape: [x.shape[0], to] };
-  },
-  gradient({ g, inputs: [, codes, scales], attributes, upstream, needs }) {
-    if (!needs(0)) return [undefined, undefined, undefined];
-    const transposed = !attributes.transposed;
-    return [
-      g.apply('quantizedMatmul', [upstream, codes, scales], { ...attributes, transposed }),
-      undefined,
-      undefined,
-    ];
-  },
-};

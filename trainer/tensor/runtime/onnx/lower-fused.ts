@@ -11,8 +11,7 @@ import {
   centerOf,
 } from '../../graph/operations/blocks.ts';
 import type { Tensor } from '../../graph/tensor.ts';
-import { MICROSOFT, type ModelBuilder } from './model-builder.ts';
-import { TENSOR_TYPE } from './model-proto.ts';
+import { MICROSOFT, type ModelBuilder, TENSOR_TYPE } from './model-builder.ts';
 
 /**
  * Queries in a block in training: this many times the head size, but at least the minimum. A block sees only the keys

@@ -1,11 +1,21 @@
-import { NF4_LEVELS, QUANTIZED_BLOCK } from '../../graph/operations/blockwise.ts';
+import {
+  NF4_LEVELS,
+  QUANTIZED_BLOCK,
+  type QuantizedMatmulAttributes,
+} from '../../graph/operations/blocks.ts';
 import { operations } from '../../graph/operations/index.ts';
-import type { MatmulAttributes, QuantizedMatmulAttributes } from '../../graph/operations/products.ts';
+import type { MatmulAttributes } from '../../graph/operations/products.ts';
 import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient, lowerBlockMatmul, lowerBlockRows } from './lower-fused.ts';
-import { type EmitOptions, MICROSOFT, ModelBuilder, type ModelOptions } from './model-builder.ts';
-import { type OnnxModel, TENSOR_TYPE } from './model-proto.ts';
+import {
+  type EmitOptions,
+  MICROSOFT,
+  ModelBuilder,
+  type ModelOptions,
+  type OnnxModel,
+  TENSOR_TYPE,
+} from './model-builder.ts';
 
 /** MatMulBnb4's number for NF4. */
 const NORMAL_FLOAT = 1;

@@ -3,14 +3,18 @@ import { GraphBuilder } from '../../graph/graph.ts';
 import { blockLayout } from '../../graph/operations/blocks.ts';
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, refuseUnknownInputs } from '../binding.ts';
-import { SESSIONS_BYTES } from '../choice.ts';
 import { dump } from '../dump.ts';
 import { ParameterStore } from '../parameter-store.ts';
-import type { CompileOptions, Executable, Runtime, Tensors } from '../runtime.ts';
+import {
+  type CompileOptions,
+  type Executable,
+  type Runtime,
+  SESSIONS_BYTES,
+  type Tensors,
+} from '../runtime.ts';
 import { messageOf, RuntimeError } from '../runtime-error.ts';
 import { lower } from './lowering.ts';
-import { inputName, type ModelOptions, outputName } from './model-builder.ts';
-import { encodeModel } from './model-proto.ts';
+import { encodeModel, inputName, type ModelOptions, outputName } from './model-builder.ts';
 
 /** State that an executable takes from its runtime. */
 interface ExecutableOwner {

@@ -2,9 +2,14 @@ import type { TypedArray } from '../../graph/tensor.ts';
 import type { Tensors } from '../runtime.ts';
 import { ARRAY_USAGE, BUFFER_USAGE, type GpuDevice } from './device/device.ts';
 import { readMapped } from './device/gpu-array.ts';
+import {
+  type DeviceValue,
+  type KernelDispatch,
+  startOf,
+  type Workgroups,
+  wholeOf,
+} from './lowering/arrays.ts';
 import type { Program } from './lowering/program.ts';
-import { startOf, wholeOf } from './lowering/slices.ts';
-import type { DeviceValue, KernelDispatch, Workgroups } from './lowering/step.ts';
 
 /** Free memory serves arrays of at least this share of its size. */
 const MIN_USE = 0.5;

@@ -5,10 +5,9 @@ import { RuntimeError } from '../runtime-error.ts';
 import { runOnCpu } from './cpu-steps.test-data.ts';
 import { FLOAT32_PRODUCTS } from './device/precision.ts';
 import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
+import { type DeviceValue, startOf, wholeOf } from './lowering/arrays.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
 import type { Program } from './lowering/program.ts';
-import { startOf, wholeOf } from './lowering/slices.ts';
-import type { DeviceValue } from './lowering/step.ts';
 
 /** Elements that an array of JavaScript can have. */
 const MAX_ARRAY = 2 ** 31;

@@ -3,10 +3,9 @@ import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
 import type { AdamwFactors, DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
+import { type DeviceValue, type KernelDispatch, type ScratchSpace, wholeOf } from './lowering/arrays.ts';
 import { Kernel, type KernelThread } from './lowering/kernel.ts';
 import type { Program } from './lowering/program.ts';
-import { type ScratchSpace, wholeOf } from './lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from './lowering/step.ts';
 import { inRowSlices } from './shaders/copy.ts';
 
 /** Factors of a step that the kernels below take, in the order of their array. */

@@ -1,6 +1,5 @@
 import type { Graph } from '../../graph/tensor.ts';
 import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownInputs } from '../binding.ts';
-import type { Precision } from '../choice.ts';
 import type { ParameterSource, ParameterStore } from '../parameter-store.ts';
 import type {
   CompileOptions,
@@ -9,6 +8,7 @@ import type {
   Executable,
   Learner,
   LearnerState,
+  Precision,
   Runtime,
   Tensors,
 } from '../runtime.ts';
@@ -18,8 +18,8 @@ import { type DeviceOptions, GpuDevice } from './device/device.ts';
 import { type DeviceParameters, download, GpuArray, ResidentParameters } from './device/gpu-array.ts';
 import { describeProducts } from './device/precision.ts';
 import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
+import type { DeviceValue } from './lowering/arrays.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
-import type { DeviceValue } from './lowering/step.ts';
 
 const FLOAT_BYTES = 4;
 

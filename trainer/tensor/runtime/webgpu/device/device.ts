@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { create } from 'webgpu';
-import type { Precision } from '../../choice.ts';
 import { dump } from '../../dump.ts';
+import type { Precision } from '../../runtime.ts';
 import { messageOf, RuntimeError } from '../../runtime-error.ts';
 import {
   type AdapterTraits,

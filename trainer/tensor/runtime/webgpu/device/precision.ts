@@ -1,4 +1,4 @@
-import type { Precision } from '../../choice.ts';
+import type { Precision } from '../../runtime.ts';
 
 /** A device's method of matrix multiplication; sums are float32 always. */
 export type MatrixMultiplication =

@@ -1,9 +1,17 @@
 import { operations } from '../../../graph/operations/index.ts';
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
+import {
+  cutBox,
+  type DeviceValue,
+  isBindable,
+  type KernelDispatch,
+  offsetOf,
+  type ScratchSpace,
+  type StridedLayout,
+  sliceOf,
+  spanOf,
+} from '../lowering/arrays.ts';
 import { Kernel, type KernelThread } from '../lowering/kernel.ts';
-import type { StridedLayout } from '../lowering/layout.ts';
-import { cutBox, isBindable, offsetOf, type ScratchSpace, sliceOf, spanOf } from '../lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { bindable, copyBox, writeBindable } from '../shaders/copy.ts';
 
 /** Functions besides those of the graph's elementwise operations. */

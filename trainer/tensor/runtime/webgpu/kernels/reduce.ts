@@ -1,7 +1,11 @@
+import {
+  type AxisSplit,
+  type DeviceValue,
+  type KernelDispatch,
+  type ScratchSpace,
+  sliceOf,
+} from '../lowering/arrays.ts';
 import { Kernel, type KernelThread } from '../lowering/kernel.ts';
-import type { AxisSplit } from '../lowering/layout.ts';
-import { type ScratchSpace, sliceOf } from '../lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { inRowSlices } from '../shaders/copy.ts';
 
 /**

@@ -1,6 +1,11 @@
+import {
+  ALIGNMENT,
+  type DeviceValue,
+  type KernelDispatch,
+  type ScratchSpace,
+  sliceOf,
+} from '../lowering/arrays.ts';
 import { Kernel, type KernelThread } from '../lowering/kernel.ts';
-import { ALIGNMENT, type ScratchSpace, sliceOf } from '../lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
 import { inRowSlices } from '../shaders/copy.ts';
 
 const inverseRoot = new Kernel(

@@ -2,10 +2,14 @@ import { type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tenso
 import { RuntimeError } from '../../runtime-error.ts';
 import { zeros } from '../kernels/rows.ts';
 import { copyBox, MAX_COPY_AXES } from '../shaders/copy.ts';
-import { broadcastStrides, collapse } from './layout.ts';
+import {
+  broadcastStrides,
+  collapse,
+  type DeviceValue,
+  type KernelDispatch,
+  type ScratchSpace,
+} from './arrays.ts';
 import type { ProgramBuilder } from './program.ts';
-import type { ScratchSpace } from './slices.ts';
-import type { DeviceValue, KernelDispatch } from './step.ts';
 
 /** A tensor's elements repeated to a shape it broadcasts to; its own array where nothing repeats. */
 export function repeat(builder: ProgramBuilder, value: DeviceValue, from: Shape, to: Shape): DeviceValue {

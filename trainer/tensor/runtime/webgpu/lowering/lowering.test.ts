@@ -8,10 +8,20 @@ import { runContractSuite } from '../../contract-suite.test-data.ts';
 import { planSlots } from '../compiled-program.ts';
 import { KernelCpuRuntime } from '../cpu-runtime.test-data.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
-import { broadcastStrides, collapse } from './layout.ts';
+import {
+  broadcastStrides,
+  collapse,
+  cutBox,
+  type DeviceValue,
+  type KernelDispatch,
+  offsetOf,
+  sliceOf,
+  spanOf,
+  startOf,
+  wholeOf,
+  windowOf,
+} from './arrays.ts';
 import type { Program } from './program.ts';
-import { cutBox, offsetOf, sliceOf, spanOf, startOf, wholeOf, windowOf } from './slices.ts';
-import type { DeviceValue, KernelDispatch } from './step.ts';
 
 const runtime = await WebGpuRuntime.open();
 t.after(() => runtime?.close());

@@ -18,11 +18,16 @@ import { copyBox, replaceRows } from '../shaders/copy.ts';
 import { type ProductSizes, product } from '../shaders/matmul.ts';
 import { attendPages } from '../shaders/paged-attention.ts';
 import { sampleRows } from '../shaders/sample.ts';
-import { broadcastStrides, collapse, splitAxes } from './layout.ts';
+import {
+  broadcastStrides,
+  collapse,
+  type DeviceValue,
+  type KernelDispatch,
+  type ScratchSpace,
+  splitAxes,
+} from './arrays.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
 import { type Program, ProgramBuilder } from './program.ts';
-import type { ScratchSpace } from './slices.ts';
-import type { DeviceValue, KernelDispatch } from './step.ts';
 
 type Matrix = { readonly rows: number; readonly columns: number };
 

@@ -1,8 +1,7 @@
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../../graph/tensor.ts';
 import { LoweringContext } from '../../lowering-context.ts';
 import type { MatrixMultiplication } from '../device/precision.ts';
-import type { ScratchSpace } from './slices.ts';
-import type { DeviceValue, KernelDispatch } from './step.ts';
+import type { DeviceValue, KernelDispatch, ScratchSpace } from './arrays.ts';
 
 /** A graph as dispatches over arrays on the device. */
 export interface Program {

@@ -4,8 +4,12 @@ import {
   attentionSizes,
 } from '../../../graph/operations/attention.ts';
 import { RuntimeError } from '../../runtime-error.ts';
-import { broadcastStrides } from '../lowering/layout.ts';
-import type { DeviceValue, KernelDispatch, Workgroups } from '../lowering/step.ts';
+import {
+  broadcastStrides,
+  type DeviceValue,
+  type KernelDispatch,
+  type Workgroups,
+} from '../lowering/arrays.ts';
 import {
   formOf,
   GRID,

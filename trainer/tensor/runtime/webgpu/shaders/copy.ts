@@ -1,14 +1,17 @@
 import {
   ALIGNMENT,
   cutBox,
+  type DeviceValue,
   isBindable,
+  type KernelDispatch,
   offsetOf,
+  ROW_THREADS,
   type ScratchSpace,
   sliceOf,
   spanOf,
   windowOf,
-} from '../lowering/slices.ts';
-import { type DeviceValue, type KernelDispatch, ROW_THREADS, workgroupGrid } from '../lowering/step.ts';
+  workgroupGrid,
+} from '../lowering/arrays.ts';
 
 /** Axes a copy can walk. */
 export const MAX_COPY_AXES = 6;

@@ -1,8 +1,16 @@
 import type { MatmulAttributes } from '../../../graph/operations/products.ts';
 import type { MatrixMultiplication } from '../device/precision.ts';
 import { reduceMiddle } from '../kernels/reduce.ts';
-import { ALIGNMENT, cutBox, offsetOf, type ScratchSpace, spanOf, windowOf } from '../lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import {
+  ALIGNMENT,
+  cutBox,
+  type DeviceValue,
+  type KernelDispatch,
+  offsetOf,
+  type ScratchSpace,
+  spanOf,
+  windowOf,
+} from '../lowering/arrays.ts';
 import { BUSY, extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
 import { over, productBindings, tilePlace } from './shader-text.ts';
 

@@ -2,7 +2,7 @@ import type { PagedAttentionAttributes } from '../../../graph/builder.ts';
 import { pagedAttentionSizes } from '../../../graph/operations/device.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/arrays.ts';
 import { VECTOR } from './attention-tiles.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */

@@ -1,6 +1,5 @@
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
-import type { ScratchSpace } from '../lowering/slices.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/step.ts';
+import type { DeviceValue, KernelDispatch, ScratchSpace } from '../lowering/arrays.ts';
 import { inRowSlices } from './copy.ts';
 
 const THREADS = 256;

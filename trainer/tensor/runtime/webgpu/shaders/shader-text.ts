@@ -1,5 +1,5 @@
 import type { Shape } from '../../../graph/tensor.ts';
-import type { DeviceValue } from '../lowering/step.ts';
+import type { DeviceValue } from '../lowering/arrays.ts';
 
 /** Lines of a shader's text, one for each number below `count`. */
 export function over(count: number, line: (i: number) => string): string {
