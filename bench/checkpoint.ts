@@ -20,8 +20,8 @@ import type { TrainingSequence } from '../trainer/algorithms/training-sequence.t
 import { LORA_MODULES } from '../trainer/models/adapters/lora.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import type { UpdateSettings } from '../trainer/policy/policy.ts';
-import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/blockwise.ts';
-import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/choice.ts';
+import { QUANTIZATIONS } from '../trainer/tensor/graph/operations/blocks.ts';
+import { PRECISIONS, RUNTIME_CHOICES } from '../trainer/tensor/runtime/runtime.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 
 const KIBIBYTE = 1024;

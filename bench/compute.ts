@@ -15,11 +15,18 @@
  * `--tokens` are those of a micro-batch of a large shape.
  */
 
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import { Random } from '../shared/random.ts';
 import { PYTHON } from '../test/python.test-data.ts';
+import { DEFAULT_LOSS_SETTINGS } from '../trainer/algorithms/losses/settings.ts';
+import type { TrainingSequence } from '../trainer/algorithms/training-sequence.ts';
 import { LocalPolicy } from '../trainer/policy/local-policy.ts';
-import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/choice.ts';
+import type { UpdateSettings } from '../trainer/policy/policy.ts';
+import { PRECISIONS, type RuntimeKind } from '../trainer/tensor/runtime/runtime.ts';
 import { copyBandwidth, limitsOf, matrixPeak, PEAK_EXTENTS } from './compute/peaks.ts';
-import { Reference } from './compute/reference.ts';
 import {
   configOf,
   decodingBytes,
@@ -28,9 +35,126 @@ import {
   shapeNamed,
   trainingOperations,
 } from './compute/shapes.ts';
-import { decodeOnce, GROUP, groupOnce, trainOnce } from './compute/tasks.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './measuring.ts';
+
+const SETTINGS: UpdateSettings = {
+  loss: { ...DEFAULT_LOSS_SETTINGS, policy: 'cross_entropy', entropyCoefficient: 0 },
+  optimizer: { learningRate: 1e-4, beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 },
+  temperature: 1,
+};
+
+/** Members of a group, tokens of the prompt that they have in common, and tokens that each samples. */
+export const GROUP = { members: 16, prompt: 256, generated: 8 } as const;
+
+/** One optimizer step on random sequences. */
+export async function trainOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
+  const rng = Random.fromSeed(1);
+  const length = shape.time + 1;
+  const sequences = Array.from({ length: shape.batch }, (): TrainingSequence => {
+    const lossMask = new Uint8Array(length).fill(1);
+    lossMask[0] = 0;
+    return {
+      tokenIds: Int32Array.from({ length }, () => rng.integer(shape.vocabulary)),
+      lossMask: lossMask,
+      logProbs: new Float32Array(length),
+      advantages: new Float32Array(length),
+    };
+  });
+  await policy.update({ sequences }, SETTINGS);
+}
+
+/** A batch of random prompts, all different, and their continuations. */
+export async function decodeOnce(policy: LocalPolicy, shape: Shape): Promise<void> {
+  const rng = Random.fromSeed(2);
+  const prompts = Array.from({ length: shape.batch }, () => randomTokens(rng, shape.prompt, shape));
+  await continueAll(policy, prompts, shape.generated);
+}
+
+/** A group behind one prompt, or as many sequences behind separate prompts. */
+export async function groupOnce(policy: LocalPolicy, shape: Shape, common: boolean): Promise<void> {
+  const rng = Random.fromSeed(3);
+  const first = randomTokens(rng, GROUP.prompt, shape);
+  const prompts = Array.from({ length: GROUP.members }, () =>
+    common ? first : randomTokens(rng, GROUP.prompt, shape),
+  );
+  await continueAll(policy, prompts, GROUP.generated);
+}
+
+async function continueAll(
+  policy: LocalPolicy,
+  prompts: readonly Int32Array[],
+  maxNewTokens: number,
+): Promise<void> {
+  const sampling = { temperature: 1, topK: 0, topP: 1, maxNewTokens, stopTokenIds: [] };
+  await Promise.all(
+    prompts.map((append, sequenceId) => policy.generate({ sequenceId, append, sampling, seed: sequenceId })),
+  );
+  for (const sequenceId of prompts.keys()) policy.release(sequenceId);
+}
+
+function randomTokens(rng: Random, length: number, shape: Shape): Int32Array {
+  return Int32Array.from({ length }, () => rng.integer(shape.vocabulary));
+}
+
+const SCRIPT = fileURLToPath(new URL('./compute/reference.py', import.meta.url));
+
+type PythonProcess = ChildProcessByStdio<Writable, Readable, null>;
+
+/** PyTorch and transformers in a Python process that waits for measurements to take. */
+export class Reference {
+  readonly versions: string;
+  /** Devices: `cpu`, and `cuda` where PyTorch sees a GPU. */
+  readonly devices: readonly string[];
+  readonly #process: PythonProcess;
+  readonly #lines: AsyncIterator<string>;
+
+  private constructor(
+    process: PythonProcess,
+    lines: AsyncIterator<string>,
+    versions: string,
+    devices: readonly string[],
+  ) {
+    this.#process = process;
+    this.#lines = lines;
+    this.versions = versions;
+    this.devices = devices;
+  }
+
+  /** @returns null where this Python cannot be started or lacks torch or transformers */
+  static async start(python: string): Promise<Reference | null> {
+    const child = spawn(python, [SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'] });
+    child.on('error', () => undefined);
+    child.stdin.on('error', () => undefined);
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    const first = await lines.next();
+    if (first.done) return null;
+    const { torch, transformers, devices } = JSON.parse(first.value) as {
+      torch: string;
+      transformers: string;
+      devices: string[];
+    };
+    return new Reference(child, lines, `PyTorch ${torch}, transformers ${transformers}`, devices);
+  }
+
+  /** @returns milliseconds of each of the steps, after one to warm up */
+  async measure(
+    task: 'train' | 'decode',
+    shape: Shape,
+    threads: number,
+    steps: number,
+    device: 'cpu' | 'cuda',
+  ): Promise<number[]> {
+    this.#process.stdin.write(`${JSON.stringify({ task, shape, threads, steps, device })}\n`);
+    const line = await this.#lines.next();
+    if (line.done) throw new Error(`the reference stopped while measuring ${task} of ${shape.name}`);
+    return JSON.parse(line.value) as number[];
+  }
+
+  stop(): void {
+    this.#process.stdin.end();
+  }
+}
 
 const FLOAT_BYTES = 4;
 /** Padded tokens of a micro-batch of a large shape: logits over 150,000 words take 300 MB for this many. */

@@ -20,7 +20,7 @@ import { trainRun } from '../trainer/training/run.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../trainer/training/run-folder/run-folder.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { startServe } from './serve-process.ts';
+import { startServe } from './server-process.ts';
 
 const TOKEN = 'bench';
 const TOKEN_VARIABLE = 'RAGEN_BENCH_GENERATION_TOKEN';

@@ -11,14 +11,177 @@
  * `--only timed` and `--only own` measure one of the two. `--frozenlake-seconds 180`, `--sokoban-seconds 600`, `--seed 0`; `--runs` is the folder of the runs, `--out` that of page and
  * data; `--json` prints the figures as JSON. Settings behind the flags go to both runs.
  */
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { documentedEnvironment } from '../docs/documented-environments.ts';
+import { loadRunSettings } from '../trainer/config/load.ts';
 import type { RunSummary } from '../trainer/training/run-folder/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
 import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
-import { trainOwnEnvironments, writeOwnEnvironments } from './learning/own-environments.ts';
 import { ServerProcess } from './server-process.ts';
+
+/** Points of success above random play that a run of an environment of one's own must gain. */
+const WANTED_GAIN = 0.3;
+const SEEDS = [0, 1, 2];
+/** Environments that the pages define, and the program that serves one. */
+const ENVIRONMENTS = [
+  { id: 'me/Guess-v0', tag: 'Guess', what: 'script', service: undefined },
+  {
+    id: 'me/HigherLower-v0',
+    tag: 'HigherLower',
+    what: 'service in Python',
+    service: 'docs/examples/higher_lower.py',
+  },
+] as const;
+
+/** A run on an environment that a page defines, with the config that `init` wrote. */
+interface OwnRun {
+  readonly env_id: string;
+  readonly what: string;
+  readonly seed: number;
+  /** Success of random play, 0 to 1. */
+  readonly random: number;
+  readonly seconds: number;
+  readonly episodes: number;
+  /** Success, 0 to 1, of each validation, by iteration. */
+  readonly points: readonly { readonly step: number; readonly success: number }[];
+}
+
+/** Data of `docs/results/data/own-environments.json`. */
+export interface OwnEnvironments {
+  readonly title: string;
+  readonly command: string;
+  readonly rows: readonly OwnRun[];
+}
+
+/**
+ * Trains the environments of one's own that the documentation defines, with the configs that `init` writes, three seeds each.
+ * Continues where it was stopped.
+ * @param server that may reach services on this machine
+ * @param folder of the runs and configs
+ * @param keep called with all data so far after each run
+ * @throws Error for a run that ends less than 30 points of success above random play
+ */
+export async function trainOwnEnvironments(
+  server: string,
+  folder: string,
+  keep: (rows: readonly OwnRun[]) => void,
+): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  const rows: OwnRun[] = [];
+  for (const environment of ENVIRONMENTS) {
+    const { id, tag, service } = environment;
+    const started = service === undefined ? undefined : await startService(service);
+    try {
+      await register(server, id, started?.url);
+      const config = join(folder, `${tag}.yaml`);
+      if (!existsSync(config)) await ended(['init', id, '--servers', server, '--out', config]);
+      for (const seed of SEEDS) {
+        rows.push(await trained({ environment, config, seed, folder, server }));
+        keep(rows);
+      }
+    } finally {
+      started?.child.kill();
+    }
+  }
+  const weak = rows.filter(({ points, random }) => points.at(-1)!.success < random + WANTED_GAIN);
+  if (weak.length > 0) {
+    const named = weak.map(({ env_id, seed }) => `${env_id} with seed ${seed}`).join(', ');
+    throw new Error(`less than ${100 * WANTED_GAIN} points above random play: ${named}`);
+  }
+}
+
+interface RunPlan {
+  readonly environment: (typeof ENVIRONMENTS)[number];
+  readonly config: string;
+  readonly seed: number;
+  readonly folder: string;
+  readonly server: string;
+}
+
+async function trained({ environment, config, seed, folder, server }: RunPlan): Promise<OwnRun> {
+  const { id, tag, what } = environment;
+  const name = `${tag.toLowerCase()}-seed-${seed}`;
+  const overrides = [
+    `seed=${seed}`,
+    'seeds.validation=123',
+    'diagnostics.collapse.every=0',
+    'policy.workers=1',
+  ];
+  if (!readOutcome(join(folder, name), tag, seed)) {
+    await ended(trainerArguments({ command: 'train', config, folder, name, server, overrides }));
+  }
+  const { points, seconds, episodes } = readOutcome(join(folder, name), tag, seed)!;
+  return {
+    env_id: id,
+    what,
+    seed,
+    random: loadRunSettings(config).tags[tag].random_success!,
+    seconds,
+    episodes,
+    points: points.map(({ step, success }) => ({ step, success })),
+  };
+}
+
+async function ended(args: readonly string[]): Promise<void> {
+  const status = await runTrainer(args, 'ignore');
+  if (status !== 0) throw new Error(`${args[0]} ended with status ${status}; the same command continues`);
+}
+
+async function register(server: string, envId: string, url: string | undefined): Promise<void> {
+  const { definition } = documentedEnvironment(envId);
+  const reply = await fetch(`${server}/v1/envs`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      env_id: envId,
+      definition: url === undefined ? definition : { ...definition, url },
+    }),
+  });
+  if (!reply.ok) throw new Error(`${envId}: ${await reply.text()}`);
+}
+
+async function startService(file: string): Promise<{ readonly url: string; readonly child: ChildProcess }> {
+  const child = spawn('python3', [join(ROOT, file), '--port', '0'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const [said] = (await once(child.stdout, 'data')) as [Buffer];
+  return { url: /http:\S+/.exec(String(said))![0], child };
+}
+
+/** The page of the results. */
+function ownEnvironmentsPage({ command, rows }: OwnEnvironments): string {
+  const percent = (share: number) => (100 * share).toFixed(1);
+  return [
+    '# Environments of your own',
+    '',
+    `_Reference._ Written by \`${command}\``,
+    'from [its data](./data/own-environments.json).',
+    'Sampled success on validation levels, after the whole config that `init` wrote, for the',
+    '[script](../how-to/script-environments.md) and the [service](../how-to/remote-environments.md) of the documentation, as',
+    'far as they have been trained. Random play is that of 64 episodes; seconds depend on what else the machine does.',
+    '',
+    '![Success over the iterations](../pictures/own-environments.svg)',
+    '',
+    '| environment | kind | seed | random % | success % | 30 points above random after | iterations | episodes | seconds |',
+    '|---|---|---|---|---|---|---|---|---|',
+    ...rows.map(({ env_id, what, seed, random, seconds, episodes, points }) => {
+      const { step, success } = points.at(-1)!;
+      const reached = points.find(point => point.success >= random + WANTED_GAIN)?.step;
+      return `| ${env_id} | ${what} | ${seed} | ${percent(random)} | ${percent(success)} | ${reached ?? '–'} | ${step} | ${episodes} | ${Math.round(seconds)} |`;
+    }),
+    '',
+  ].join('\n');
+}
+
+/** Writes data and page into a folder of results. */
+export function writeOwnEnvironments(results: string, data: OwnEnvironments): void {
+  mkdirSync(join(results, 'data'), { recursive: true });
+  writeFileSync(join(results, 'data/own-environments.json'), `${JSON.stringify(data, null, 2)}\n`);
+  writeFileSync(join(results, 'own-environments.md'), ownEnvironmentsPage(data));
+}
 
 const { values: flags, positionals } = scriptFlags(import.meta.filename, {
   allowPositionals: true,

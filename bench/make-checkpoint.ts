@@ -7,12 +7,10 @@
  *
  * `--tokenizer` names a folder with the tokenizer to copy.
  */
-
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { loadTokenizer } from '../trainer/models/tokenizer/load.ts';
-import { PUBLISHED_SHAPES, publishedConfig } from './compute/published.ts';
-import { writeRandomModel } from './compute/random-model.ts';
+import { PUBLISHED_SHAPES, publishedConfig, writeRandomModel } from './compute/random-model.ts';
 import { scriptFlags } from './flags.ts';
 
 const { values: flags } = scriptFlags(import.meta.filename, {

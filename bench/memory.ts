@@ -21,8 +21,7 @@ import { readShape, runSizes } from '../trainer/config/sizes.ts';
 import type { DecoderConfig } from '../trainer/models/config.ts';
 import { parseConfig } from '../trainer/models/config-json.ts';
 import { CONFIG_FILE } from '../trainer/policy/checkpoint/model-folder.ts';
-import { publishedConfig } from './compute/published.ts';
-import { writeRandomModel } from './compute/random-model.ts';
+import { publishedConfig, writeRandomModel } from './compute/random-model.ts';
 import { configOf, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 

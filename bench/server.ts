@@ -1,18 +1,132 @@
+import { join, resolve } from 'node:path';
 import { Command } from 'commander';
+import { residentBytes } from '../test/process-memory.test-data.ts';
 import { median } from './measuring.ts';
 import {
   bareBatchCases,
   bareCases,
+  type Connected,
+  connected,
   crowdCases,
   type LoadCase,
   type LoadRow,
+  measured,
   play,
   serverCases,
   storeCases,
 } from './server/cases.ts';
-import { type Comparison, compare } from './server/compare.ts';
-import { memoryTable } from './server/memory.ts';
+import { openSessions } from './server/players.ts';
+import { MAIN, start, startValkey, TOKEN, TOKENS, temporaryFolder } from './server/processes.ts';
 import { replicasTable } from './server/replicas.ts';
+
+const BYTES_PER_KIB = 1024;
+const BYTES_PER_MIB = 1024 * 1024;
+
+/**
+ * Resident memory of a server with this many idle sessions: without a store, with a folder and with Valkey, and that of
+ * Valkey itself.
+ * @returns a table
+ */
+export async function memoryTable(sessions: number): Promise<string> {
+  const folder = temporaryFolder();
+  const valkey = await startValkey(folder);
+  const flags = ['--port', '0', ...TOKENS, '--max-sessions', String(sessions)];
+  const rows = ['| | before, MiB | with the sessions, MiB | each, KiB |', '|---|---|---|---|'];
+  const kinds = [
+    ['no store', []],
+    ['folder', ['--data', join(folder, 'data')]],
+    ['Valkey', ['--store', valkey.address]],
+  ] as const;
+  for (const [name, kind] of kinds) {
+    const { origin, pids } = await start(MAIN, [...flags, ...kind]);
+    const measured: [name: string, pid: number][] = [[`server, ${name}`, pids[0]]];
+    if (name === 'Valkey') measured.push(['Valkey itself', valkey.pid]);
+    const before = measured.map(([, pid]) => residentBytes(pid, 'VmRSS'));
+    await openSessions(origin, TOKEN, sessions);
+    for (const [i, [title, pid]] of measured.entries()) {
+      const after = residentBytes(pid, 'VmRSS');
+      const each = (after - before[i]) / sessions / BYTES_PER_KIB;
+      const [from, to] = [before[i], after].map(bytes => (bytes / BYTES_PER_MIB).toFixed(0));
+      rows.push(`| ${title} | ${from} | ${to} | ${each.toFixed(2)} |`);
+    }
+    process.kill(pids[0], 'SIGKILL');
+  }
+  return rows.join('\n');
+}
+
+/** Settings of a comparison. */
+export interface Comparison {
+  readonly seconds: number;
+  readonly rounds: number;
+  /** Part of the names of the cases that are measured. */
+  readonly only: string;
+}
+
+const WARM_UP_SECONDS = 1;
+
+/** User times of a step in microseconds, one of each round: of the other checkout, and of this one. */
+type Times = readonly [other: number[], own: number[]];
+
+/**
+ * Processor time of a step on the server of another checkout and on this one, without and with `--data`. The two take
+ * turns of a fraction of a second, so that both meet the same machine. The user time counts, and of the rounds the
+ * quickest and the quarter that is quicker than all others: what other programs on the machine take comes on top.
+ * @param folder the other checkout, with its packages installed
+ * @returns a table
+ */
+export async function compare(folder: string, { seconds, rounds, only }: Comparison): Promise<string> {
+  const data = temporaryFolder();
+  const other = resolve(folder, 'env-server/main.ts');
+  const pairs: (readonly [string, readonly [LoadCase, LoadCase]])[] = [];
+  for (const kept of [false, true]) {
+    const flags = (name: string) => (kept ? ['--data', join(data, name)] : []);
+    const before = await serverCases(other, flags('before'));
+    const after = await serverCases(MAIN, flags('after'));
+    for (const [i, { name }] of before.entries()) {
+      const title = `${name}${kept ? ', --data' : ''}`;
+      if (title.includes(only)) pairs.push([title, [before[i], after[i]]]);
+    }
+  }
+  const rows = new Map<string, Times>();
+  for (const [title, pair] of pairs) rows.set(title, await alternate(pair, seconds, rounds));
+  return tableOf(rows);
+}
+
+async function alternate(
+  pair: readonly [LoadCase, LoadCase],
+  seconds: number,
+  rounds: number,
+): Promise<Times> {
+  const clients: readonly Connected[] = await Promise.all(pair.map(connected));
+  const times: Times = [[], []];
+  for (const [i, one] of pair.entries()) await measured(one, clients[i], WARM_UP_SECONDS);
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, one] of pair.entries()) {
+      times[i].push((await measured(one, clients[i], seconds)).userMicroseconds);
+    }
+  }
+  for (const [client] of clients.flat()) client.close();
+  return times;
+}
+
+const least = (values: readonly number[]): number => Math.min(...values);
+const quarter = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 4)];
+
+function tableOf(rows: ReadonlyMap<string, Times>): string {
+  const lines = [
+    '| user CPU µs a step | other, least | this, least | ratio | other, quarter | this, quarter | ratio |',
+    '|---|---|---|---|---|---|---|',
+  ];
+  for (const [name, times] of rows) {
+    const columns = [least, quarter].flatMap(of => {
+      const [before, after] = times.map(of);
+      return [before.toFixed(1), after.toFixed(1), (after / before).toFixed(2)];
+    });
+    lines.push(`| ${[name, ...columns].join(' | ')} |`);
+  }
+  return lines.join('\n');
+}
 
 /**
  * Steps per second of FrozenLake through every transport, with auth, metrics, limits and expiry on, compared with the least

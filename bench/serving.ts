@@ -25,7 +25,7 @@ import { LocalPolicy } from '../trainer/policy/local-policy.ts';
 import { configOf, type Shape, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './measuring.ts';
-import { startServe } from './serve-process.ts';
+import { startServe } from './server-process.ts';
 
 const SPECIAL_TOKENS = 3;
 const PROGRAM = fileURLToPath(new URL('./serving/transformers_generate.py', import.meta.url));

@@ -21,7 +21,7 @@ import type { WireTensor } from '../trainer/tinker/proto.ts';
 import { configOf, shapeNamed } from './compute/shapes.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median } from './measuring.ts';
-import { startServe } from './serve-process.ts';
+import { startServe } from './server-process.ts';
 
 const RANK = 8;
 const SPECIAL_TOKENS = 3;

@@ -2,15 +2,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { loadRunSettings } from '../../trainer/config/load.ts';
-import type { Claim } from './claim.ts';
+import { type Claim, replaceOverrides } from './claim.ts';
 import { CLAIMS } from './claims.ts';
 import type { ClaimOutcome } from './outcomes.ts';
-import { replaceOverrides } from './overrides.ts';
 import { SMOLLM2 } from './published-model.ts';
 import { QUICK_CLAIMS } from './quick.ts';
 import { claimPage, meanCurves } from './report.ts';
-import { ranks, spearman } from './spearman.ts';
-import { reasoningSection } from './thinking.ts';
+import { ranks, reasoningSection, spearman } from './thinking.ts';
 import { withPlans } from './thoughts.ts';
 
 t.test('rank correlation shares ranks among equals and follows order, not size', async t => {

@@ -1,6 +1,14 @@
-import type { Claim, ClaimRun } from './claim.ts';
+import {
+  type Claim,
+  type ClaimRun,
+  CRITIC_FREE,
+  EVERY_SEED_ONE_TEST,
+  FILTER,
+  FROM_WARM,
+  NO_FILTER,
+  within,
+} from './claim.ts';
 import { GENERALIST } from './generalist.ts';
-import { CRITIC_FREE, EVERY_SEED_ONE_TEST, FILTER, FROM_WARM, NO_FILTER, within } from './overrides.ts';
 import { PUBLISHED_MODEL, PUBLISHED_MODEL_COUNTDOWN } from './published-model.ts';
 import { THINKING } from './thinking.ts';
 

@@ -1,5 +1,4 @@
-import type { Claim, ClaimRun } from './claim.ts';
-import { EVERY_SEED_ONE_TEST, within } from './overrides.ts';
+import { type Claim, type ClaimRun, EVERY_SEED_ONE_TEST, within } from './claim.ts';
 
 const CONFIG = 'configs/generalist-nano.yaml';
 

@@ -1,5 +1,4 @@
-import type { Claim } from './claim.ts';
-import { EVERY_SEED_ONE_TEST, within } from './overrides.ts';
+import { type Claim, EVERY_SEED_ONE_TEST, within } from './claim.ts';
 
 /** Placeholder in overrides: the path of SmolLM2's file. */
 export const SMOLLM2 = '{smollm2}';

@@ -1,6 +1,5 @@
-import type { Claim, ClaimRun } from './claim.ts';
+import { type Claim, type ClaimRun, replaceOverrides, within } from './claim.ts';
 import { CLAIMS } from './claims.ts';
-import { replaceOverrides, within } from './overrides.ts';
 
 /** A claim in a quarter of an hour a seed: fewer and shorter runs, with a separate page, data and runs. */
 interface QuickForm {

@@ -1,4 +1,4 @@
-import { FILTER, NO_FILTER } from '../claims/overrides.ts';
+import { FILTER, NO_FILTER } from '../claims/claim.ts';
 
 export const CONFIG = 'configs/bandit-nano.yaml';
 

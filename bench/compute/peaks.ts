@@ -1,7 +1,7 @@
 import { GraphBuilder } from '../../trainer/tensor/graph/graph.ts';
-import type { Precision, RuntimeKind } from '../../trainer/tensor/runtime/choice.ts';
 import { openRuntime } from '../../trainer/tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../../trainer/tensor/runtime/parameter-store.ts';
+import type { Precision, RuntimeKind } from '../../trainer/tensor/runtime/runtime.ts';
 
 /** Extents of the square matrices that a runtime is likely to be good at. */
 export const PEAK_EXTENTS: Readonly<Record<RuntimeKind, number>> = { onnx: 1024, webgpu: 4096 };

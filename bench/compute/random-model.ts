@@ -1,7 +1,9 @@
+import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { JsonObject } from '../../shared/json.ts';
 import type { DecoderConfig } from '../../trainer/models/config.ts';
-import { configToJson } from '../../trainer/models/config-json.ts';
+import { configToJson, parseConfig } from '../../trainer/models/config-json.ts';
 import { writeShardedSafetensors } from '../../trainer/models/files/safetensors.ts';
 import { parameterSpecs } from '../../trainer/models/parameters.ts';
 import { WEIGHTS_FILE } from '../../trainer/policy/checkpoint/checkpoint.ts';
@@ -44,4 +46,19 @@ export async function writeRandomModel(
   const json = { ...configToJson(config), torch_dtype: type === 'BF16' ? 'bfloat16' : 'float32' };
   await writeFile(join(folder, CONFIG_FILE), `${JSON.stringify(json, null, 2)}\n`);
   return weights.size;
+}
+
+/** Shapes of published models, as their `config.json` has them; only the weights are missing. */
+const CONFIGS: { readonly [name: string]: JsonObject | undefined } = JSON.parse(
+  readFileSync(new URL('./published.json', import.meta.url), 'utf8'),
+);
+
+export const PUBLISHED_SHAPES = Object.keys(CONFIGS);
+
+/** @throws RangeError listing the shapes when the name is not one of them */
+export function publishedConfig(name: string): DecoderConfig {
+  const json = CONFIGS[name];
+  if (json === undefined)
+    throw new RangeError(`no shape is named ${name}; choose ${PUBLISHED_SHAPES.join(', ')}`);
+  return parseConfig(json);
 }

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../../shared/random.ts';
-import type { SoakCounters } from './counters.ts';
-import type { PlayerHistory } from './evidence.ts';
+import type { PlayerHistory, SoakCounters } from './evidence.ts';
 import { type Game, Player } from './player.ts';
 import type { Item, Transport } from './transport.ts';
 

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { ProblemCode } from '../../env-server/problems.ts';
 
 /** Most characters of a line. */
 const MAX_LINE_LENGTH = 600;
@@ -58,4 +59,36 @@ function* commandsOf(bytes: Buffer): Generator<string[]> {
     if (command.length === 0) return;
     yield command;
   }
+}
+
+/** Problems after which the same request is sent again. */
+export const AGAIN = new Set<ProblemCode>([
+  'draining',
+  'worker_unavailable',
+  'too_many_sessions',
+  'too_many_requests',
+  'remote_unavailable',
+  'step_timeout',
+  // The store that replicas share starts again; nothing was acknowledged, and the request key keeps it from happening twice.
+  'storage_failed',
+]);
+/** Problems of a service that may hang up. */
+export const OF_SERVICE = new Set<ProblemCode>(['remote_failed', 'environment_fault']);
+export const GONE = new Set<ProblemCode>(['unknown_session', 'session_expired']);
+/** Operations that open sessions. Those that their client does not hear of in time expire. */
+export const OPENING = new Set(['create', 'clone']);
+
+/** Counters and state shared by all players of a soak. */
+export interface SoakCounters {
+  steps: number;
+  retries: number;
+  /** Sessions that were gone because nobody had used them for long. */
+  expired: number;
+  verified: number;
+  replayed: number;
+  readonly problems: Map<ProblemCode, number>;
+  /** Number of times the server, or a part of it, was killed. */
+  kills: number;
+  /** Idle time after which sessions may have expired, in milliseconds. */
+  readonly ttlMs: number;
 }

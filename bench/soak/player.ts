@@ -2,9 +2,7 @@ import type { ProblemCode, ProblemDocument } from '../../env-server/problems.ts'
 import type { Json, JsonObject } from '../../shared/json.ts';
 import type { Random } from '../../shared/random.ts';
 import { badRequests, NOBODY } from './bad-requests.ts';
-import type { SoakCounters } from './counters.ts';
-import type { PlayerHistory } from './evidence.ts';
-import { AGAIN, GONE, OF_SERVICE, OPENING } from './passing-problems.ts';
+import { AGAIN, GONE, OF_SERVICE, OPENING, type PlayerHistory, type SoakCounters } from './evidence.ts';
 import {
   begun,
   type Episode,

@@ -6,9 +6,8 @@ import { lacksValkey, testStore, testValkey } from '../../env-server/store/valke
 import type { JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import { until } from '../../test/until.test-data.ts';
-import { stolenOf } from '../floods/waiting.ts';
-import type { SoakCounters } from './counters.ts';
-import { keepEvidence, storedEntries } from './evidence.ts';
+import { stolenOf } from '../floods/probe.ts';
+import { keepEvidence, type SoakCounters, storedEntries } from './evidence.ts';
 import { memoryFault, memoryReport, peakFault } from './memory.ts';
 import { Player } from './player.ts';
 import { begun, requireSame, requireTrajectory, withStep } from './record.ts';

@@ -7,11 +7,10 @@ import { Random } from '../../shared/random.ts';
 import type { Progress } from '../../trainer/tracking/progress.ts';
 import { ServerProcess, type Vitals } from '../server-process.ts';
 import { SoakClient, type Surroundings } from './client.ts';
-import type { SoakCounters } from './counters.ts';
-import { keepEvidence, type PlayerHistory } from './evidence.ts';
+import { keepEvidence, type PlayerHistory, type SoakCounters } from './evidence.ts';
 import { type Fault, FLOODS_FROM, FLOODS_SHARE, faultsOf, MEMORY_FROM } from './faults.ts';
 import { floods, judged, type ObservedFlood, worstNetP99 } from './floods.ts';
-import { gamesFor, registerGames } from './games.ts';
+import { gamesFor, registerGames, slowService } from './games.ts';
 import {
   type MemoryReport,
   type MemorySample,
@@ -20,7 +19,6 @@ import {
   memoryReport,
   peakFault,
 } from './memory.ts';
-import { slowService } from './service.ts';
 import { transportFor } from './transport.ts';
 
 const MS_PER_S = 1000;

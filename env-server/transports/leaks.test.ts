@@ -3,7 +3,7 @@ import { Agent, get } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
-import { frameOf, openWebSocket } from '../../bench/floods/wires.ts';
+import { frameOf, openWebSocket } from '../../bench/floods/attacks.ts';
 import type { JsonObject } from '../../shared/json.ts';
 import { writeSampleRun } from '../../site/server/sample-runs.test-data.ts';
 import type { TestApp } from '../../test/app.test-data.ts';

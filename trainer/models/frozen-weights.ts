@@ -13,6 +13,8 @@ import { LORA_MODULES } from './adapters/lora.ts';
 import type { DecoderConfig } from './config.ts';
 import type { ParameterSpec } from './parameters.ts';
 
+export { QUANTIZATIONS } from '../tensor/graph/operations/blocks.ts';
+
 /** Memory and arithmetic of frozen weights: `float32`; `blocks`, as a GGUF file has them; `auto`, blocks where nothing is learned. */
 export const BASE_PRECISIONS = ['auto', 'float32', 'blocks'] as const;
 export type BasePrecision = (typeof BASE_PRECISIONS)[number];

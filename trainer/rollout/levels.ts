@@ -143,7 +143,7 @@ export interface LevelResult {
   readonly successes: number;
 }
 
-/** What {@link byLearnability} compares. */
+/** Fields that {@link byLearnability} compares. */
 type Learnable = Pick<ReplayedLevel, 'attempts' | 'successes' | 'step' | 'seed'>;
 
 /**

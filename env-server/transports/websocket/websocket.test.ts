@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { deflateRawSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
-import { frameOf } from '../../../bench/floods/wires.ts';
+import { frameOf } from '../../../bench/floods/attacks.ts';
 import type { TestApp } from '../../../test/app.test-data.ts';
 import { waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';

@@ -1,11 +1,10 @@
 import Type, { type Static } from 'typebox';
 import { closed } from '../../../shared/schema/closed.ts';
 import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
-import { BASE_PRECISIONS } from '../../models/frozen-weights.ts';
+import { BASE_PRECISIONS, QUANTIZATIONS } from '../../models/frozen-weights.ts';
 import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../../policy/learning/micro-batches.ts';
 import { TINKER_SERVERS } from '../../policy/tinker/profiles.ts';
-import { QUANTIZATIONS } from '../../tensor/graph/operations/blocks.ts';
 import { PRECISIONS, RUNTIME_CHOICES } from '../../tensor/runtime/runtime.ts';
 import { aboveZero, choice, flag, notNegative, orNull, positive, section, text } from './schema.ts';
 
