@@ -28,6 +28,9 @@ const TRAINING_BODY_BYTES = 64 * 2 ** 20;
 /** Beginning of a body that is refused, which holds the number of its request. */
 const HEAD_BYTES = 2 ** 16;
 const CHUNK_BYTES = 2 ** 18;
+/** Advice to the client of a refused body in which no number of an open model was found. */
+const UNREAD =
+  'no seq_id of an open model was read: if it had one, send that number again, as later ones wait for it';
 /** A request with one of these statuses is refused for good: its client does not send it again. */
 const REFUSED: ReadonlySet<number> = new Set([400, 404, 413, 415]);
 /** Encodings of bodies. All but zstd are refused, and are read for the number of their request. */
@@ -154,7 +157,8 @@ const ROUTES: Readonly<Record<string, Handler>> = {
   'POST forward_backward': call =>
     call.server.unpacking.group(call.owner).run(async () => {
       const { server, request } = call;
-      const bytes = await unpacked(request);
+      if (!Buffer.isBuffer(request.body)) throw new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
+      const bytes = await unpacked(request, request.body, 'zstd');
       const decoded = decodeForwardBackwardRequest(bytes);
       const { modelId: model_id, seqId: seq_id, data, lossFn, lossConfig, forwardOnly } = decoded;
       // Maps have no order.
@@ -259,13 +263,22 @@ const ROUTES: Readonly<Record<string, Handler>> = {
 
 /** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
 export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
+  app.removeAllContentTypeParsers();
   app.addContentTypeParser(PROTOBUF, rawBody);
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser('application/json', (request, payload, done) => {
+    jsonText(request, payload).then(text => parse(request, text, done), done);
+  });
   app.setErrorHandler((error, request, reply) => {
     const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : apiErrorOf(error);
     // Its number is used up, so that no other request waits for it.
-    if (REFUSED.has(fault.status)) server.refuse(placeIn(request), ownerOf(request), fault.message);
+    const isCounted =
+      REFUSED.has(fault.status) && server.refuse(placeIn(request), ownerOf(request), fault.message);
+    const isUnread = !isCounted && (Buffer.isBuffer(request.body) || fault.status === 415);
     const shown = fault.status < 500 ? fault : error;
-    return sendError(shown, request, reply, ({ message }) => ({ detail: message }));
+    return sendError(shown, request, reply, ({ message }) => ({
+      detail: isUnread ? `${message}; ${UNREAD}` : message,
+    }));
   });
   for (const [route, handle] of Object.entries(ROUTES)) {
     const [method, address] = route.split(' ') as [HTTPMethods, string];
@@ -341,24 +354,32 @@ async function rawBody({ routeOptions }: FastifyRequest, payload: Readable): Pro
   return Buffer.concat(parts);
 }
 
+/** The text of a JSON body. Where it is refused, its bytes are the body of the request. */
+async function jsonText(request: FastifyRequest, payload: Readable): Promise<string> {
+  const body = await rawBody(request, payload);
+  request.body = body;
+  return (await unpacked(request, body, 'identity')).toString();
+}
+
 /**
- * The body of a protobuf request, unpacked. It becomes the body of the request, as far as it can be.
+ * A body, unpacked. It becomes the body of the request, as far as it can be.
+ * @param known the encoding that is taken besides none
  * @throws ApiError 400, 413 or 415
  */
-async function unpacked(request: FastifyRequest): Promise<Buffer> {
-  const { body, headers, socket } = request;
+async function unpacked(request: FastifyRequest, body: Buffer, known: 'zstd' | 'identity'): Promise<Buffer> {
+  const { headers, socket, routeOptions } = request;
+  const limit = routeOptions.bodyLimit!;
   const { 'content-encoding': encoding = 'identity' } = headers;
   if (socket.destroyed) throw badRequest('the client went away');
-  if (!Buffer.isBuffer(body)) throw new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
-  const most = `more than ${TRAINING_BODY_BYTES / 2 ** 20} MiB`;
+  const most = `more than ${limit / 2 ** 20} MiB`;
   let fault: ApiError | undefined;
-  if (body.length > TRAINING_BODY_BYTES) fault = new ApiError(413, `the body is too large: it has ${most}`);
+  if (body.length > limit) fault = new ApiError(413, `the body is too large: it has ${most}`);
   else if (encoding === 'identity') return body;
-  else if (encoding !== 'zstd')
-    fault = new ApiError(415, `content-encoding ${encoding} is not supported; use zstd`);
+  else if (encoding !== known)
+    fault = new ApiError(415, `content-encoding ${encoding} is not supported; use ${known}`);
   const stream = UNPACKERS.get(encoding)?.();
   const parts: Buffer[] = [];
-  let left = fault ? HEAD_BYTES : TRAINING_BODY_BYTES;
+  let left = fault ? HEAD_BYTES : limit;
   try {
     for await (const part of stream?.end(body) ?? []) {
       left -= parts[parts.push(part) - 1].length;
@@ -374,13 +395,20 @@ async function unpacked(request: FastifyRequest): Promise<Buffer> {
 }
 
 /** The model and number that a refused request names, as far as they can be read; it may have any form. */
-function placeIn({ body, routeOptions }: FastifyRequest) {
-  if (Buffer.isBuffer(body)) {
+function placeIn({ body, headers, routeOptions }: FastifyRequest) {
+  const learns = routeOptions.url?.endsWith('/forward_backward') === true;
+  if (!Buffer.isBuffer(body)) {
+    const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
+    return { model_id, seq_id, learns };
+  }
+  if (headers['content-type']?.startsWith(PROTOBUF)) {
     const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(body);
     return { model_id, seq_id, learns: !forwardOnly };
   }
-  const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
-  return { model_id, seq_id, learns: routeOptions.url?.endsWith('/forward_backward') === true };
+  const text = body.toString('latin1');
+  const [, model_id] = /"model_id"\s*:\s*"([^"]+)"/.exec(text) ?? [];
+  const [, seq_id] = /"seq_id"\s*:\s*(\d+)/.exec(text) ?? [];
+  return { model_id, seq_id: Number(seq_id), learns };
 }
 
 /** Hash of a request's key, which distinguishes owners. */

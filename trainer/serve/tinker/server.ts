@@ -206,15 +206,17 @@ export class TinkerServer {
   /**
    * Uses up the number of an operation that was refused for good, if it names one of a model of this owner.
    * @param learns true where a gradient is missing now
+   * @returns true if it names one
    */
   refuse(
     { model_id: id, seq_id: seqId, learns }: { model_id: unknown; seq_id: unknown; learns: boolean },
     owner: string,
     why: string,
-  ): void {
-    if (typeof id !== 'string' || !Number.isSafeInteger(seqId)) return;
+  ): boolean {
+    if (typeof id !== 'string' || !Number.isSafeInteger(seqId)) return false;
     const model = this.#sessionOf(id, owner)?.models.get(id);
     model?.operations.refuse(seqId as number, why, learns);
+    return model !== undefined && seqId !== 0;
   }
 
   /** The session and sampler of an id `<session>:sample:<n>`. @throws ApiError 404 */

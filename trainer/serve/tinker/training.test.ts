@@ -336,6 +336,24 @@ t.test('a malformed body of any operation uses up the number that it names', asy
   }
   await refused(encoded(), 'zstd', 400, /the body is not zstd/);
   t.ok((await model.step()).metrics, 'nor for bodies that are too large or in another encoding as they come');
+  for (const [encode, encoding, status, pattern] of [
+    [gzipSync, 'gzip', 415, /content-encoding gzip is not supported; use identity/],
+    [(text: string) => text.slice(0, -1), 'identity', 400, /JSON/],
+    [(text: string) => text.padEnd(5 * MIB), 'identity', 413, /more than 4 MiB/],
+    [(text: string) => Buffer.concat([gzipSync(text), Buffer.alloc(5 * MIB)]), 'gzip', 413, /than 4 MiB$/],
+  ] as const) {
+    const text = JSON.stringify({ adam_params: {}, model_id: model.id, seq_id: model.next++ });
+    const headers = { 'content-type': 'application/json', 'content-encoding': encoding };
+    const { body, ...reply } = await client.post('optim_step', Buffer.from(encode(text)), headers);
+    t.equal(reply.status, status);
+    t.match(body.detail, pattern);
+  }
+  const noise = await client.post('forward_backward', Buffer.from('noise'));
+  t.match(
+    noise.body.detail,
+    /not a protobuf message.*; no seq_id of an open model was read: if it had one, send/,
+  );
+  t.ok((await model.step()).metrics, 'nor for JSON that is packed, broken or too large');
   const nobody = [null, [], 5, {}, { model_id: 5, seq_id: 1 }, { model_id: model.id, seq_id: 'x' }];
   for (const body of nobody) t.equal((await client.post('load_weights', body)).status, 400);
 });
