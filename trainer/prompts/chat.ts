@@ -3,7 +3,7 @@ import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
 import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { checkResponseLength, mostStates, responseGrammar, StateGrammars } from './grammar.ts';
+import { checkResponseLength, mostStates, responseGrammar, StateGrammars, schemaGrammar } from './grammar.ts';
 import {
   composeResponse,
   type PastTurn,
@@ -147,7 +147,11 @@ function chatTokens(
     ending: closing.slice(0, 1),
     actionTokenIds: new Set(),
     get grammar() {
-      const { actions = [], exampleActions = [] } = task.description;
+      const { actions = [], exampleActions = [], actionSchema } = task.description;
+      if (actionSchema) {
+        const [before, after] = [task.think ? '</think><answer>' : '', '</answer>'];
+        return schemaGrammar(actionSchema, task, tokenizer, { lead: [], end: [], before, after });
+      }
       const named = (actions.length > 0 ? actions : exampleActions)
         .map(encode)
         .filter(ids => ids !== undefined);

@@ -1,6 +1,6 @@
 import { ACTION_SEPARATOR } from '../../shared/response.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { checkResponseLength, mostStates, responseGrammar, StateGrammars } from './grammar.ts';
+import { checkResponseLength, mostStates, responseGrammar, StateGrammars, schemaGrammar } from './grammar.ts';
 import {
   composeResponse,
   type Prompt,
@@ -128,7 +128,7 @@ export function compactByteWords(tasks: readonly PromptTask[]): string[] {
       words.add(left(count));
     for (let count = 1; showsTurns && count <= Math.min(MAX_COUNTS, maxTurns); count++)
       words.add(turnsLeft(count));
-    const actions = new Set(namedActions(description).flatMap(description.jsonActions ? aroundNumbers : one));
+    const actions = new Set(shownActions(description).flatMap(description.jsonActions ? aroundNumbers : one));
     if (actions.size <= MAX_ACTION_WORDS) for (const action of actions) words.add(action);
   }
   return [...words];
@@ -146,6 +146,10 @@ const aroundNumbers = (action: string): readonly string[] =>
 /** The actions that an environment names: all of a discrete space, or examples. */
 const namedActions = ({ actions, exampleActions }: PromptTask['description']): readonly string[] =>
   (actions ?? exampleActions ?? []).filter(action => action !== '');
+
+/** The actions with parts that are single tokens. */
+const shownActions = (description: PromptTask['description']): readonly string[] =>
+  description.drawnActions ?? namedActions(description);
 
 /** Every word is a symbol of one character or an action: states are grids. */
 function isGridTask(
@@ -234,7 +238,13 @@ function compactTokens(
     ending: [],
     actionTokenIds:
       actions.length > 0 ? new Set(actions.flat()) : freeTokens(tokenizer, [end, separator, ...lead]),
-    grammar: responseGrammar({ ...around, actions }, task.maxActionsPerTurn, mostStates(tokenizer)),
+    get grammar() {
+      const { actionSchema } = task.description;
+      if (actionSchema) {
+        return schemaGrammar(actionSchema, task, tokenizer, { lead, end: [end], before: '', after: '' });
+      }
+      return responseGrammar({ ...around, actions }, task.maxActionsPerTurn, mostStates(tokenizer));
+    },
     stateGrammar: listed => ofState.of(listed),
     stateResponse: action => ofState.response(action),
   };

@@ -1,4 +1,6 @@
+import type { JsonObject } from '../../shared/json.ts';
 import { grammarBytes, type SparseGrammar, sparseGrammar, type TokenGrammar } from '../generation/grammar.ts';
+import { jsonResponseGrammar, type ResponseFrame } from '../generation/json/response-grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { PromptTask } from './prompt.ts';
 
@@ -71,6 +73,27 @@ export function responseGrammar(
     root = nextRoot ?? root;
   }
   return { start, states };
+}
+
+/**
+ * The grammar of well-formed responses with one JSON action.
+ * @throws Error saying why the schema has none
+ */
+export function schemaGrammar(
+  schema: JsonObject,
+  { maxActionsPerTurn }: PromptTask,
+  tokenizer: Tokenizer,
+  frame: ResponseFrame,
+): TokenGrammar {
+  if (maxActionsPerTurn > 1) {
+    throw new Error('it holds JSON actions one a turn: set max_actions_per_turn of the tag to 1');
+  }
+  try {
+    return jsonResponseGrammar(schema, tokenizer, frame, mostStates(tokenizer));
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new Error(`the schema of its actions makes none: ${error.message}`);
+  }
 }
 
 /** Most states of a grammar for all states of an environment. */

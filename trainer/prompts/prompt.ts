@@ -1,5 +1,7 @@
+import { type Json, type JsonObject, parseJson } from '../../shared/json.ts';
 import type { ResponseFormat } from '../../shared/response.ts';
 import type { SparseGrammar, TokenGrammar } from '../generation/grammar.ts';
+import { responseJson } from '../generation/json/response-grammar.ts';
 import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
 
 /** An environment's description for its players; `describe` of the server gives it for the effective configuration. */
@@ -13,6 +15,10 @@ export interface TaskDescription {
   readonly exampleActions?: readonly string[];
   /** Actions are JSON: the examples are a few of many. */
   readonly jsonActions?: boolean;
+  /** JSON schema of the actions, where the environment lists none: constrained responses fit it. */
+  readonly actionSchema?: JsonObject;
+  /** Actions drawn from that schema, as written. */
+  readonly drawnActions?: readonly string[];
   /** An example action, where there is no list of actions; it may not be valid in every state. */
   readonly exampleAction?: string;
   /** Format of free-text actions. */
@@ -80,7 +86,10 @@ export interface PromptTokens {
   readonly ending: readonly number[];
   /** Tokens that name an action; empty where names are more than a token. */
   readonly actionTokenIds: ReadonlySet<number>;
-  /** Allows well-formed responses only; absent where the environment lists no actions, or too many. */
+  /**
+   * Allows well-formed responses only; absent where the environment lists no actions, or too many.
+   * @throws Error saying why JSON actions have none
+   */
   readonly grammar?: TokenGrammar;
   /**
    * Allows well-formed responses with one of the actions of a state alone.
@@ -116,9 +125,17 @@ export function responseRules(task: PromptTask): { readonly format: ResponseForm
   };
 }
 
+/** A JSON action as the grammar of its schema spells it. */
+function spelled(action: string, schema: JsonObject): string {
+  const value = parseJson(action);
+  return value === undefined ? action : responseJson(value as Json, schema);
+}
+
 /** A well-formed response with an empty thought, without its prime. */
 export function composeResponse(task: PromptTask, actions: readonly string[], separator: string): string {
-  return `${task.think ? '</think><answer>' : ''}${actions.join(separator)}</answer>`;
+  const schema = task.description.actionSchema;
+  const written = schema ? actions.map(action => spelled(action, schema)) : actions;
+  return `${task.think ? '</think><answer>' : ''}${written.join(separator)}</answer>`;
 }
 
 /** The conversation as messages, the current turn last. */

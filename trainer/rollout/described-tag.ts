@@ -1,10 +1,11 @@
 import { isEndName } from '../../shared/end-names.ts';
-import type { Json } from '../../shared/json.ts';
+import type { Json, JsonObject } from '../../shared/json.ts';
 import type { ActionNames } from '../../shared/response.ts';
 import { ServerUnavailable } from '../client/errors.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { ServerPool } from '../client/servers.ts';
 import type { PromptTask, TaskDescription } from '../prompts/prompt.ts';
+import { drawnActions } from './drawn-actions.ts';
 import type { Tag } from './tag.ts';
 
 /** A tag with its environment's description under the tag's configuration. */
@@ -64,7 +65,8 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
       `tags.${tag.name}.actions: ${document.env_id} has a discrete space, which names its actions itself`,
     );
   }
-  const jsonActions = space.type !== 'Discrete' && space.type !== 'Text';
+  const jsonActions = hasJsonActions(document);
+  const drawn = examples ? undefined : drawnActionsOf(document);
   return {
     tag,
     description: {
@@ -74,6 +76,8 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
       actions,
       ...(examples && { exampleActions: examples.map(action => writtenAction(action as Json, jsonActions)) }),
       ...(jsonActions ? { jsonActions } : {}),
+      ...(jsonActions && !examples ? { actionSchema: document.action_space.json_schema as JsonObject } : {}),
+      ...(drawn && { drawnActions: drawn.map(action => writtenAction(action, true)) }),
       ...(actions || examples ? {} : { exampleAction: writtenAction(example as Json, jsonActions) }),
       actionFormat: document.action_format,
       vocabulary: document.vocabulary,
@@ -91,6 +95,18 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
   };
 }
 
+const hasJsonActions = ({ action_space }: Schemas['Environment']): boolean =>
+  !['Discrete', 'Text'].includes((action_space.gymnasium as { readonly type: string }).type);
+
+/** JSON actions drawn from their schema, where the environment neither lists any nor has a random player. */
+export function drawnActionsOf(document: Schemas['Environment']): readonly Json[] | undefined {
+  const { example_actions, references, action_space } = document;
+  if (!hasJsonActions(document) || example_actions || references.some(({ name }) => name === 'random')) {
+    return undefined;
+  }
+  return drawnActions(action_space.json_schema as JsonObject);
+}
+
 /** Most ends of an environment that a run keeps, and most characters of a meaning. */
 const MAX_ENDS = 64;
 const MAX_MEANING_LENGTH = 200;
@@ -105,16 +121,22 @@ function endsIn(ends: Schemas['Environment']['ends'] | undefined): DescribedTag[
   );
 }
 
-/** True if random play is possible: the environment names actions, its states list them, or it has a random reference policy. */
+/** True if random play is possible: the environment names or describes actions, its states list them, or it has a random reference policy. */
 export function hasRandomPlayer({
   actionNames,
   description,
   references,
   constrained = false,
 }: DescribedTag): boolean {
-  const isNamed = actionNames !== undefined || description.exampleActions !== undefined;
+  const isNamed = actionNames !== undefined || playableActions(description) !== undefined;
   return isNamed || constrained || references.includes('random');
 }
+
+/** Actions from which random play draws. */
+export const playableActions = ({
+  exampleActions,
+  drawnActions,
+}: TaskDescription): readonly string[] | undefined => exampleActions ?? drawnActions;
 
 /** An action as text in an answer. */
 export function writtenAction(action: Json, isJson: boolean): string {

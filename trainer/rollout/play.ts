@@ -8,7 +8,7 @@ import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { type PastTurn, type Prompt, promptMessages, type TurnView } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
-import type { DescribedTag } from './described-tag.ts';
+import { type DescribedTag, playableActions } from './described-tag.ts';
 import { type EnvironmentSession, ReplayDiverged } from './environment-session.ts';
 import {
   type Episode,
@@ -383,7 +383,7 @@ function episodeView(
     turnsLeft,
     maxActionsPerTurn: tag.maxActionsPerTurn,
     actionNames,
-    exampleActions: description.exampleActions,
+    exampleActions: playableActions(description),
     validActions: session.validActions,
     jsonActions,
     compose: prompt.compose,

@@ -154,6 +154,48 @@ t.test('JSON actions: text that is not an action is an invalid turn, and the run
   t.ok(Object.entries(row).some(([name, value]) => name.includes('invalid_action') && (value as number) > 0));
 });
 
+t.test('JSON actions are drawn from their schema at random, and constrained responses fit it', async t => {
+  const schema = {
+    type: 'object',
+    properties: { color: { enum: COLORS }, times: { type: 'integer', minimum: 0, maximum: 2 } },
+    required: ['color', 'times'],
+    additionalProperties: false,
+  };
+  const spec = {
+    ...(ECHO.spec as unknown as AnyEnvironment['spec']),
+    exampleAction: { color: 'red', times: 1 },
+  };
+  const step: AnyEnvironment['step'] = (state, action) => {
+    const success =
+      (action as { readonly color: string }).color === (state as { readonly color: string }).color;
+    const info = { success, action_is_valid: true, action_is_effective: true };
+    return { state, reward: success ? 1 : 0, terminated: success, info };
+  };
+  const of = (given: object) =>
+    urlOf(
+      t,
+      echoOf({}, { spec: { ...spec, actionSpace: { type: 'Json', schema: given } } as typeof spec, step }),
+    );
+  const folder = t.testdir();
+  const over = {
+    ...echo,
+    rollout: { constrained: true, response_length: 40 },
+    warm_start: { episodes: 8, epochs: 1 },
+  };
+  const run = await trainTiny(tinySettings(await of(schema), folder, 'schema', over));
+  const [row] = trainingRows(run);
+  const invalid = Object.entries(row).filter(([name]) => name.includes('invalid_action'));
+  t.ok(invalid.length > 0 && invalid.every(([, value]) => value === 0), 'every response is an action');
+  t.capture(console, 'log');
+  const output = join(folder, 'out');
+  t.equal(await evaluate(run.path, [], { policy: ['random'], output, quiet: true }), 0);
+  const endless = { ...schema, properties: { ...schema.properties, times: { type: 'integer', minimum: 0 } } };
+  await t.rejects(
+    trainTiny(tinySettings(await of(endless), folder, 'endless', over)),
+    /responses under Echo have no grammar: the schema of its actions makes none: an integer with a minimum/,
+  );
+});
+
 t.test(
   'policy.tokenizer chooses words, bytes, or the tokens of other people',
   { timeout: MAX_MS },

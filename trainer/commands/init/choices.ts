@@ -52,6 +52,8 @@ export interface TokenLengths {
   readonly turn: number;
   /** Longest well-formed response with one action. */
   readonly response: number;
+  /** `held` where responses can be held to the schema of JSON actions, from which random play draws; else the reason. */
+  readonly schema?: 'held' | { readonly fault: string };
 }
 
 /** Tokens of a turn in bytes above which a vocabulary is learned, and the share of them below which it is used. */
@@ -277,6 +279,9 @@ function constrained(
   const isListed = player === 'examples' && tokens?.response === LISTED_ACTION_TOKENS;
   if (player === 'names') return { value: true, reason: 'every response is one of the named actions' };
   if (player === 'valid') return { value: true, reason: 'every response is a valid action of its state' };
+  if (tokens?.schema === 'held') {
+    return { value: true, reason: 'every response is JSON that fits the schema of the action space' };
+  }
   if (!isListed || spaceType(document.action_space) !== 'Text') return undefined;
   const reason =
     'every response is one of the listed actions, which are one token each: list all that are worth saying';

@@ -186,6 +186,33 @@ t.test('a list of texts without any that succeeds is named as the fault', async 
   t.match(printed, /Give demonstrations \(`--demonstrations FILE`/);
 });
 
+t.test('JSON actions that no list has are drawn from their schema, and answers are held to it', async t => {
+  const json = (times: JsonObject): Shape => {
+    const properties = { say: { enum: ['yes', 'no'] }, times };
+    const schema: JsonObject = { type: 'object', properties, required: ['say'], additionalProperties: false };
+    return { words: false, random: false, actionSpace: { type: 'Json', schema } };
+  };
+  const url = await served(
+    t,
+    environment('Call-v0', json({ type: 'integer', minimum: 1, maximum: 3 })),
+    environment('Part-v0', json({ type: 'number', minimum: 0 })),
+  );
+  const { out, printed } = await initialized(t, url, 'Call-v0');
+  t.match(loadRunSettings(out), { rollout: { constrained: true }, warm_start: { policy: 'random' } });
+  t.match(printed, /Random play succeeds in/);
+  const server = new EnvServer({ url });
+  t.teardown(() => server.close());
+  const survey = await surveyEnvironment(server, await server.describe('Part-v0', {}), {});
+  t.equal(survey.player, 'drawn');
+  t.ok(survey.actions.every(action => ['yes', 'no'].includes(JSON.parse(action).say)));
+  const lengths = { turn: 9, response: 9, schema: { fault: 'its keyword "minimum" is not supported' } };
+  t.match(
+    warningsOf(survey, lengths)[0],
+    /not held to the schema of its actions, as its keyword "minimum" is/,
+  );
+  t.notOk(chooseSettings(survey, lengths).constrained);
+});
+
 t.test('demonstrations become the list of actions and the warm start of the config', async t => {
   const url = await served(
     t,
@@ -557,6 +584,28 @@ t.test('ends without a success are pointed out, as only the return can rise then
     (await initialized(t, url, 'Typing-v0')).text,
     /none reports `success` \(info has `succes`\): if such/,
   );
+});
+
+t.test('penalties that make waiting the best choice are pointed out', async t => {
+  const survey = (idleReward: number | undefined, ...returns: number[]) =>
+    ({
+      document: { env_id: 'Lift-v0', max_episode_steps: 10 },
+      player: 'names',
+      stepLimit: 10,
+      failed: { episodes: 0 },
+      idleReward,
+      episodes: returns.map(earned => ({ steps: 3, return: earned, success: earned > 0, ended: true })),
+    }) as unknown as Survey;
+  const isNamed = (...[idle, ...returns]: Parameters<typeof survey>) =>
+    warningsOf(survey(idle, ...returns)).some(note => /Trying costs more than waiting/.test(note));
+  t.match(
+    warningsOf(survey(0, 1, -0.5, -0.5, -0.5)).join(),
+    /random play returns -0\.125, an episode without penalties 0\. .*`reward_clip` and `min: 0`/,
+  );
+  t.notOk(isNamed(-0.1, 1, -0.5, -0.5, -0.5), 'waiting costs more');
+  t.notOk(isNamed(undefined, 1, -0.5, -0.5, -0.5), 'every step ends the episode');
+  t.notOk(isNamed(0, 1, -0.5), 'it pays already');
+  t.ok(isNamed(-0.01, 1, -0.5, -0.5, -0.5));
 });
 
 t.test('any number of valid actions is measured', async t => {

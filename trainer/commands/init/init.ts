@@ -11,6 +11,7 @@ import { loadRunSettings } from '../../config/load.ts';
 import { buildByteTokenizer, saveTokenizer } from '../../models/tokenizer/builder.ts';
 import { learnMerges } from '../../models/tokenizer/merges.ts';
 import { compactByteWords } from '../../prompts/compact.ts';
+import type { Prompt } from '../../prompts/prompt.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { openProgress, shownDuration, shownReturn, silentProgress } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
@@ -198,7 +199,21 @@ async function measured(
     state => prompt.tokens!.turn({ turn: 1, state, actionsLeft: survey.stepLimit, lastInvalid: true }).length,
   );
   const responses = survey.actions.map(action => tokenizer.encode(prompt.compose([action])).length);
-  return { turn: mostOf(turns), response: mostOf(responses), words: compactByteWords([prompt.task]) };
+  return {
+    turn: mostOf(turns),
+    response: mostOf(responses),
+    ...(survey.player === 'drawn' ? { schema: schemaIn(prompt) } : {}),
+    words: compactByteWords([prompt.task]),
+  };
+}
+
+/** `held` where responses can be held to the schema of JSON actions, else the reason. */
+function schemaIn({ tokens }: Prompt): TokenLengths['schema'] {
+  try {
+    return tokens?.grammar && 'held';
+  } catch (error) {
+    return { fault: (error as Error).message };
+  }
 }
 
 /** Writes a tokenizer of the observed texts and returns their lengths in its tokens. */

@@ -5,7 +5,7 @@ import { ServerProblem } from '../../client/errors.ts';
 import type { Schemas } from '../../client/operations.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
-import { writtenAction } from '../../rollout/described-tag.ts';
+import { drawnActionsOf, writtenAction } from '../../rollout/described-tag.ts';
 import { costsTheEpisode } from '../../rollout/environment-session.ts';
 import { observationText } from '../../rollout/session-requests.ts';
 
@@ -26,9 +26,9 @@ type EnvironmentDocument = Schemas['Environment'];
 
 /**
  * The source of random actions: the valid actions that states list, else the named actions, the example actions, the
- * reference `random`, or the only example action.
+ * reference `random`, JSON actions drawn from their schema, or the only example action.
  */
-type Player = 'names' | 'examples' | 'valid' | 'reference' | 'example';
+type Player = 'names' | 'examples' | 'valid' | 'reference' | 'drawn' | 'example';
 
 /** Measurements of random play in an environment. */
 export interface Survey {
@@ -40,6 +40,8 @@ export interface Survey {
   readonly episodes: readonly SurveyedEpisode[];
   /** Least reward of a step. */
   readonly leastReward: number;
+  /** Reward of the step that costs least without ending the episode, 0 at most; absent where every step ends one. */
+  readonly idleReward?: number;
   /** First and later observations, each text once; the longest is among them, and all where they are not too many. */
   readonly observations: readonly string[];
   /**
@@ -117,6 +119,7 @@ export async function surveyEnvironment(
   const began = performance.now();
   let stepsTaken = 0;
   let leastReward = Number.POSITIVE_INFINITY;
+  let idleReward: number | undefined;
   const input = {
     env_id,
     config,
@@ -143,6 +146,7 @@ export async function surveyEnvironment(
       observations.add(observationText(observation));
       leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
+      if (!ended) idleReward = Math.max(idleReward ?? Number.NEGATIVE_INFINITY, Math.min(0, reward));
       if (ended) for (const name of Object.keys(info)) names.add(name);
       const soFar = {
         steps: step,
@@ -168,6 +172,7 @@ export async function surveyEnvironment(
     stepLimit,
     episodes,
     leastReward,
+    idleReward,
     observations: observations.texts,
     repetition: repetition.share,
     misspelled: names.has(SUCCESS) ? undefined : similar(SUCCESS, [...names])[0],
@@ -217,10 +222,12 @@ class Repetition {
   }
 }
 
-function playerOf({ actions, action_space, example_actions, references }: EnvironmentDocument): Player {
+function playerOf(document: EnvironmentDocument): Player {
+  const { actions, action_space, example_actions, references } = document;
   if (spaceType(action_space) === 'Discrete' && actions) return 'names';
   if (example_actions) return 'examples';
-  return references.some(({ name }) => name === RANDOM) ? 'reference' : 'example';
+  if (references.some(({ name }) => name === RANDOM)) return 'reference';
+  return drawnActionsOf(document) ? 'drawn' : 'example';
 }
 
 /** Type of a Gymnasium space, such as `Text`. */
@@ -233,12 +240,14 @@ export const spaceType = ({ gymnasium }: EnvironmentDocument['action_space']): s
  */
 function actor(
   server: EnvServer,
-  { actions, action_space, example_actions, example_action }: EnvironmentDocument,
+  document: EnvironmentDocument,
   player: Player,
   valid: Set<string>,
 ): (episode: OpenEpisode) => Promise<Json> {
   const generators = Array.from({ length: SURVEY_EPISODES }, (_, env) => Random.fromSeed(env));
-  const choices = (player === 'names' ? actions : example_actions) as readonly Json[];
+  const { actions, action_space, example_actions, example_action } = document;
+  const examples = player === 'drawn' ? drawnActionsOf(document) : example_actions;
+  const choices = (player === 'names' ? actions : examples) as readonly Json[];
   let asks = ['Text', 'Discrete'].includes(spaceType(action_space));
   return async ({ env, session_id }) => {
     const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;

@@ -1,3 +1,4 @@
+import { shownReturn } from '../../tracking/progress.ts';
 import { baselineOf, CUT_TURN_TOKENS, longestOf, MAX_TURN_TOKENS, type TokenLengths } from './choices.ts';
 import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 
@@ -12,7 +13,7 @@ const REMEDIES =
 /** Notes for the reader before training, each one to three sentences. */
 export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated = false): string[] {
   const { document, player, stepLimit, episodes, failed } = survey;
-  const { success, returns } = baselineOf(survey);
+  const { success, returns, meanReturn } = baselineOf(survey);
   const found: string[] = [];
   if (player === 'example') {
     found.push(
@@ -27,6 +28,11 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
   } else if (turn > LONG_TURN_TOKENS) {
     found.push(
       `Its observations have up to ${turn} tokens, which the policy reads in full: a turn takes at least ${Math.round(turn / USUAL_TURN_TOKENS)} times the time of one with ${USUAL_TURN_TOKENS}. Leave out what does not matter.`,
+    );
+  }
+  if (typeof tokens?.schema === 'object') {
+    found.push(
+      `Answers are not held to the schema of its actions, as ${tokens.schema.fault}. They are learned from random play, which draws from the schema.`,
     );
   }
   if (failed.error) {
@@ -48,6 +54,10 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
     found.push(
       `All episodes returned ${returns[0]}: with nothing to compare, nothing is learned. ${REMEDIES}.`,
     );
+  } else if (success > 0 && meanReturn < idleReturn(survey)) {
+    found.push(
+      `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy may learn to avoid what is penalized before it learns when it pays, and success falls. If it does, give demonstrations (\`--demonstrations FILE\`), or train without the penalty first: a composed environment with the wrapper \`reward_clip\` and \`min: ${survey.idleReward}\` (docs/how-to/custom-environments.md).`,
+    );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
     const misspelled = survey.misspelled === undefined ? '' : ` (info has \`${survey.misspelled}\`)`;
@@ -60,6 +70,10 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
   }
   return found;
 }
+
+/** Return of an episode with only its cheapest steps. */
+const idleReturn = ({ idleReward, stepLimit }: Survey): number =>
+  idleReward === undefined ? Number.NEGATIVE_INFINITY : idleReward * stepLimit;
 
 /** Notes on a list of texts, to which responses are held. */
 function listNotes(survey: Survey): string[] {

@@ -241,7 +241,7 @@ export const RolloutSettings = section({
   format_penalty: Type.Number({ maximum: 0, default: -0.1 }),
   /** The `compact` prompt shows the turns left. */
   show_turns_left: flag(false),
-  /** Only well-formed responses with listed actions can be sampled. */
+  /** Only well-formed responses with listed actions, or JSON of their schema, can be sampled. */
   constrained: flag(false),
   /** Collects while the policy learns; null: they alternate. */
   asynchronous: orNull(Asynchronous),

@@ -14,6 +14,7 @@ import { loadTokenizer, TOKENIZER_FILE } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { findTokenizer } from '../../policy/checkpoint/model-folder.ts';
 import { compactByteWords, compactVocabulary } from '../../prompts/compact.ts';
+import type { Prompt } from '../../prompts/prompt.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { Collector, type CollectorSettings } from '../../rollout/collection/collector.ts';
 import {
@@ -177,12 +178,23 @@ function collectorSettings(
   };
 }
 
+/** @throws Error naming a tag with a schema of its actions that makes no grammar */
+function grammarOf({ tokens }: Prompt, tag: string): TokenGrammar | undefined {
+  try {
+    return tokens?.grammar;
+  } catch (error) {
+    throw new Error(
+      `rollout.constrained: responses under ${tag} have no grammar: ${(error as Error).message}`,
+    );
+  }
+}
+
 /** @throws Error naming a tag without a grammar for its responses */
 function responseGrammars(tags: readonly DescribedTag[], collector: Collector): Grammars {
   const grammars: { [tag: string]: TokenGrammar } = {};
   for (const { tag, constrained } of tags) {
     if (constrained) continue;
-    const grammar = collector.prompt(tag.name).tokens?.grammar;
+    const grammar = grammarOf(collector.prompt(tag.name), tag.name);
     if (!grammar) {
       throw new Error(
         `rollout.constrained: responses under ${tag.name} have no grammar; it needs states that list their valid actions, or named actions, or \`actions\` in the environment's definition, that are not too many and none of which continues another with || or <`,

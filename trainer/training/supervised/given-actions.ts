@@ -1,4 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
+import { fits } from '../../../shared/schema/check.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Agent } from '../../rollout/agents/agent.ts';
 import { nameOf } from '../../rollout/agents/reference-agent.ts';
@@ -119,6 +120,13 @@ function checkActions(
   { tag, description, actionNames, jsonActions }: DescribedTag,
   constrained: boolean,
 ): void {
+  const { actionSchema } = description;
+  for (const action of constrained && actionSchema ? actions : []) {
+    if (fits(actionSchema!, action)) continue;
+    throw new Error(
+      `${place}: ${JSON.stringify(action)} does not fit the schema of the actions of ${tag.environmentId}, to which rollout.constrained holds responses`,
+    );
+  }
   const listed = actionNames?.names ?? (constrained ? description.exampleActions : undefined);
   if (!listed) return;
   const known = new Set(listed);

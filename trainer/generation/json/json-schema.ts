@@ -1,115 +1,6 @@
 import { shown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-
-/** Characters as UTF-16 code units, both ends included. */
-type Range = readonly [from: number, to: number];
-
-/** States of an automaton that a pattern may need. */
-const MAX_STATES = 50_000;
-const LAST_CHARACTER = 0xffff;
-/** Any number of times. */
-const ANY = Number.POSITIVE_INFINITY;
-
-interface Edge {
-  readonly ranges: readonly Range[];
-  readonly to: number;
-}
-
-/**
- * A nondeterministic automaton over characters, built in parts: each method adds a part that begins in the state `from`
- * and returns the state where it ends.
- */
-export class CharacterAutomaton {
-  readonly #edges: Edge[][] = [];
-  readonly #empty: number[][] = [];
-
-  /** @throws RangeError when the pattern has too many states */
-  state(): number {
-    if (this.#edges.length >= MAX_STATES) throw new RangeError('it takes too many states');
-    this.#edges.push([]);
-    this.#empty.push([]);
-    return this.#edges.length - 1;
-  }
-
-  /** Connects two states without a character. */
-  link(from: number, to: number): void {
-    this.#empty[from].push(to);
-  }
-
-  text(from: number, text: string): number {
-    let at = from;
-    for (let i = 0; i < text.length; i++) at = this.set(at, [[text.charCodeAt(i), text.charCodeAt(i)]]);
-    return at;
-  }
-
-  /** One of these characters. */
-  set(from: number, ranges: readonly Range[]): number {
-    const to = this.state();
-    this.#edges[from].push({ ranges, to });
-    return to;
-  }
-
-  /** One of the parts. */
-  any(from: number, parts: readonly ((from: number) => number)[]): number {
-    const end = this.state();
-    for (const part of parts) {
-      const begin = this.state();
-      this.link(from, begin);
-      this.link(part(begin), end);
-    }
-    return end;
-  }
-
-  /** The part `least` to `most` times; `most` may be infinite. */
-  repeat(from: number, least: number, most: number, part: (from: number) => number): number {
-    let at = from;
-    for (let i = 0; i < least; i++) at = part(at);
-    const end = this.state();
-    if (most === ANY) {
-      const loop = this.state();
-      this.link(at, loop);
-      this.link(part(loop), loop);
-      this.link(loop, end);
-      return end;
-    }
-    this.link(at, end);
-    for (let i = least; i < most; i++) {
-      at = part(at);
-      this.link(at, end);
-    }
-    return end;
-  }
-
-  /** The states of a set and those that they reach without a character; ascending. */
-  closure(states: Iterable<number>): number[] {
-    const seen = new Set(states);
-    for (const state of seen) for (const to of this.#empty[state]) seen.add(to);
-    return [...seen].sort((a, b) => a - b);
-  }
-
-  /** First code units of classes, ascending from 0: characters of one class lead to the same states. */
-  bounds(): number[] {
-    const found = new Set([0]);
-    for (const { ranges } of this.#edges.flat()) {
-      for (const [low, high] of ranges) {
-        found.add(low);
-        if (high < LAST_CHARACTER) found.add(high + 1);
-      }
-    }
-    return [...found].sort((a, b) => a - b);
-  }
-
-  /** The transitions from a set of states by character; empty where a character is not allowed. */
-  waysFrom(states: readonly number[]): (character: number) => number[] {
-    const edges = states.flatMap(state => this.#edges[state]);
-    return character => {
-      const reached = edges.filter(({ ranges }) =>
-        ranges.some(([low, high]) => character >= low && character <= high),
-      );
-      return reached.length === 0 ? [] : this.closure(reached.map(({ to }) => to));
-    };
-  }
-}
+import { ANY, type CharacterAutomaton, type Range } from './automaton.ts';
 
 /** Levels of a value that a schema does not describe: unlimited nesting is not a regular language. */
 const FREE_DEPTH = 2;
@@ -133,6 +24,16 @@ const PLAIN: readonly Range[] = [
   [0x23, 0x5b],
   [0x5d, 0xffff],
 ];
+/** The same without `<` and `|`. */
+const UNMARKED: readonly Range[] = [
+  [0x20, 0x21],
+  [0x23, 0x3b],
+  [0x3d, 0x5b],
+  [0x5d, 0x7b],
+  [0x7d, 0xffff],
+];
+/** Most values of an integer with a least and a greatest one. */
+const MAX_INTEGERS = 1024;
 
 /** Keywords that do not restrict the texts. */
 const SILENT: ReadonlySet<string> = new Set([
@@ -152,31 +53,52 @@ const SILENT: ReadonlySet<string> = new Set([
 
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties'],
-  array: ['items', 'minItems', 'maxItems'],
+  array: ['items', 'prefixItems', 'minItems', 'maxItems'],
   string: ['minLength', 'maxLength'],
-  integer: [],
+  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
   number: [],
   boolean: [],
   null: [],
 };
 
+/** Texts around JSON in which `<` and `|` have a meaning, so that JSON escapes them. */
+export interface Framing {
+  readonly before: string;
+  readonly after: string;
+}
+
+/** JSON without `<` and `|`. */
+export const unmarkedJson = (value: Json): string =>
+  JSON.stringify(value).replaceAll(/[<|]/g, c => `\\u00${c.charCodeAt(0).toString(16)}`);
+
 /**
  * Adds the JSON texts that fit a schema to an automaton: without white space, properties in the order of the schema.
  * @throws RangeError naming the keyword that an automaton cannot hold
  */
-export function addSchema(automaton: CharacterAutomaton, from: number, schema: JsonObject): number {
-  return new SchemaWriter(automaton, schema).value(from, schema, 0);
+export function addSchema(
+  automaton: CharacterAutomaton,
+  from: number,
+  schema: JsonObject,
+  framing?: Framing,
+): number {
+  const writer = new SchemaWriter(automaton, schema, framing !== undefined);
+  const end = writer.value(automaton.text(from, framing?.before ?? ''), schema, 0);
+  return automaton.text(end, framing?.after ?? '');
 }
 
 class SchemaWriter {
   readonly #a: CharacterAutomaton;
   readonly #root: JsonObject;
+  readonly #json: (value: Json) => string;
+  readonly #plain: readonly Range[];
   /** Required keys of object schemas, which many `$ref`s may lead to. */
   readonly #required = new Map<JsonObject, ReadonlySet<string>>();
 
-  constructor(automaton: CharacterAutomaton, root: JsonObject) {
+  constructor(automaton: CharacterAutomaton, root: JsonObject, isFramed: boolean) {
     this.#a = automaton;
     this.#root = root;
+    this.#json = isFramed ? unmarkedJson : JSON.stringify;
+    this.#plain = isFramed ? UNMARKED : PLAIN;
   }
 
   value(from: number, given: Json | undefined, depth: number): number {
@@ -187,12 +109,12 @@ class SchemaWriter {
     if (depth > DEEPEST_SCHEMA) throw new RangeError('it is nested too deep, or refers to itself');
     const schema = given as JsonObject;
     if ('$ref' in schema) return this.value(from, this.#referred(schema.$ref), depth + 1);
-    if ('const' in schema) return this.#a.text(from, JSON.stringify(schema.const));
+    if ('const' in schema) return this.#a.text(from, this.#json(schema.const));
     if ('enum' in schema) {
       const values = schema.enum as readonly Json[];
       return this.#a.any(
         from,
-        values.map(value => begin => this.#a.text(begin, JSON.stringify(value))),
+        values.map(value => begin => this.#a.text(begin, this.#json(value))),
       );
     }
     const alternatives = schema.anyOf ?? schema.oneOf;
@@ -222,6 +144,7 @@ class SchemaWriter {
       case 'object':
         return this.#object(from, schema, depth);
       case 'array': {
+        if (schema.prefixItems !== undefined) return this.#tuple(from, schema, depth);
         const most = count(schema.maxItems, ANY, MAX_ITEMS, 'maxItems');
         const item = (begin: number) => this.value(begin, schema.items, depth + 1);
         return this.#list(from, count(schema.minItems, 0, MAX_ITEMS, 'minItems'), most, item);
@@ -232,7 +155,7 @@ class SchemaWriter {
         return this.#string(from, least, most);
       }
       case 'integer':
-        return this.#integer(from);
+        return this.#bounded(from, schema);
       case 'number':
         return this.#number(from);
       case 'boolean':
@@ -258,7 +181,7 @@ class SchemaWriter {
     let unbegun: number | null = a.text(from, '{');
     let begun: number | null = null;
     for (const [name, value] of properties) {
-      const key = `${JSON.stringify(name)}:`;
+      const key = `${this.#json(name)}:`;
       const after = a.state();
       if (unbegun !== null) a.link(this.value(a.text(unbegun, key), value, depth + 1), after);
       if (begun !== null) a.link(this.value(a.text(begun, `,${key}`), value, depth + 1), after);
@@ -317,15 +240,47 @@ class SchemaWriter {
     return end;
   }
 
+  /** A list of a fixed length, each item with a schema. */
+  #tuple(from: number, { prefixItems, minItems, maxItems }: JsonObject, depth: number): number {
+    const a = this.#a;
+    const items = prefixItems as readonly Json[];
+    if (!Array.isArray(items) || items.length === 0 || minItems !== items.length || maxItems !== minItems) {
+      throw new RangeError('prefixItems must list as many items as minItems and maxItems say');
+    }
+    const end = items.reduce<number>(
+      (at, item, i) => this.value(a.text(at, i === 0 ? '[' : ','), item, depth + 1),
+      from,
+    );
+    return a.text(end, ']');
+  }
+
   #string(from: number, least: number, most: number): number {
     const a = this.#a;
     const character = (begin: number) =>
       a.any(begin, [
-        at => a.set(at, PLAIN),
+        at => a.set(at, this.#plain),
         at => a.set(a.text(at, '\\'), charactersOf('"\\/bfnrt')),
         at => a.repeat(a.text(at, '\\u'), 4, 4, digit => a.set(digit, HEXADECIMAL)),
       ]);
     return a.text(a.repeat(a.text(from, '"'), least, most, character), '"');
+  }
+
+  /** An integer, one of a list where it has bounds. */
+  #bounded(from: number, schema: JsonObject): number {
+    const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
+    if ([minimum, maximum, above, below].every(bound => bound === undefined)) return this.#integer(from);
+    const least = Math.max(...numbers(minimum).map(Math.ceil), ...numbers(above).map(n => Math.floor(n) + 1));
+    const most = Math.min(...numbers(maximum).map(Math.floor), ...numbers(below).map(n => Math.ceil(n) - 1));
+    const count = most - least + 1;
+    if (!(count > 0 && count <= MAX_INTEGERS)) {
+      throw new RangeError(
+        `an integer with a minimum or maximum needs both, with 1 to ${MAX_INTEGERS} values`,
+      );
+    }
+    return this.#a.any(
+      from,
+      Array.from({ length: count }, (_, i) => begin => this.#a.text(begin, String(least + i))),
+    );
   }
 
   #integer(from: number): number {
@@ -382,6 +337,8 @@ class SchemaWriter {
     if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} is not supported`);
   }
 }
+
+const numbers = (bound: Json | undefined): number[] => (bound === undefined ? [] : [Number(bound)]);
 
 function count(value: Json | undefined, otherwise: number, most: number, name: string): number {
   if (value === undefined) return otherwise;

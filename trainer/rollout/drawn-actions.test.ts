@@ -1,0 +1,47 @@
+import t from 'tap';
+import type { JsonObject } from '../../shared/json.ts';
+import { fits } from '../../shared/schema/check.ts';
+import { drawnActions } from './drawn-actions.ts';
+
+t.test('drawn actions fit their schema and differ', async t => {
+  const schemas: JsonObject[] = [
+    {
+      type: 'object',
+      properties: {
+        tool: { type: 'string', enum: ['add', 'search'] },
+        a: { type: 'integer', minimum: 0, maximum: 9 },
+        x: { type: 'number', exclusiveMinimum: -1, maximum: 1 },
+        text: { type: 'string', minLength: 6 },
+        list: { type: 'array', items: { type: 'boolean' }, maxItems: 200 },
+      },
+      required: ['tool'],
+      additionalProperties: false,
+    },
+    {
+      type: 'array',
+      prefixItems: [{ type: 'integer', maximum: 3 }, { const: null }],
+      minItems: 2,
+      maxItems: 2,
+    },
+    { anyOf: [{ const: 'stop' }, { type: ['integer', 'null'], exclusiveMaximum: 0 }] },
+  ];
+  for (const schema of schemas) {
+    const actions = drawnActions(schema)!;
+    t.ok(actions.length > 2);
+    t.equal(new Set(actions.map(action => JSON.stringify(action))).size, actions.length);
+    for (const action of actions) t.ok(fits(schema, action), JSON.stringify(action));
+  }
+  t.same(drawnActions(schemas[0]), drawnActions(schemas[0]), 'the same every time');
+  t.same(drawnActions({ type: 'boolean' })!.toSorted(), [false, true]);
+});
+
+t.test('nothing is drawn where a schema does not say what an action looks like', async t => {
+  for (const schema of [
+    { type: 'object' },
+    {},
+    { type: 'string', pattern: 'a' },
+    { type: 'array', minItems: 1 },
+  ]) {
+    t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
+  }
+});
