@@ -1,8 +1,8 @@
 /** The environment server in a program: `import { createApp, createRegistry } from 'ragen/env-server'`. */
 export { type Static, Type } from 'typebox';
 export type { Json, JsonObject } from '../shared/json.ts';
+export { VERSION } from '../shared/program.ts';
 export { Random } from '../shared/random.ts';
-export { VERSION } from '../shared/version.ts';
 export { type App, type AppParts, createApp } from './app.ts';
 export { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 export type {

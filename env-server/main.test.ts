@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
-import { VERSION } from '../shared/version.ts';
+import { VERSION } from '../shared/program.ts';
 import { listening, output, runServer, startServer } from '../test/process.test-data.ts';
 import { until } from '../test/until.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './config/settings.ts';

@@ -5,8 +5,7 @@ import { listenOnPort } from '../shared/http/free-port.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { numberOption } from '../shared/number-option.ts';
 import { printableLines } from '../shared/printable.ts';
-import { ENV_SERVER } from '../shared/program.ts';
-import { VERSION } from '../shared/version.ts';
+import { ENV_SERVER, VERSION } from '../shared/program.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,
@@ -67,7 +66,7 @@ function command(): Command {
 
 /** Reads settings from a file where neither a flag nor a variable sets them. */
 async function takeFrom(file: string, program: Command): Promise<void> {
-  const { readConfigFile } = await import('./config/config-file.ts');
+  const { readConfigFile } = await import('./config/settings.ts');
   for (const [name, value] of readConfigFile(file)) {
     if (program.getOptionValueSource(name) === 'default') {
       program.setOptionValueWithSource(name, value, 'config');

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 /** The way a program was installed and started, which decides the commands that messages print. */
 interface Start {
   /** True for an installed package, which holds JavaScript; false in the repository. */
@@ -21,3 +23,10 @@ export function programOf(name: string, script: string, { installed, npx }: Star
 export const TRAINER = programOf('ragen', 'trainer');
 /** Prefix of printed environment server commands, e.g. `ragen-env-server`. */
 export const ENV_SERVER = programOf('ragen-env-server', 'env-server');
+
+const manifest: { readonly version: string } = JSON.parse(
+  readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
+);
+
+/** Version in package.json. */
+export const VERSION = manifest.version;

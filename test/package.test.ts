@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { VERSION } from '../shared/version.ts';
+import { VERSION } from '../shared/program.ts';
 import { freePort } from './free-port.test-data.ts';
 import { listening } from './process.test-data.ts';
 import { readPage } from './walkthrough.test-data.ts';

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { PARTS, tarballOf } from '../install/pack.ts';
-import { VERSION } from '../shared/version.ts';
+import { VERSION } from '../shared/program.ts';
 import { listening } from './process.test-data.ts';
 
 const ROOT = join(import.meta.dirname, '..');

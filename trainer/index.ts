@@ -1,6 +1,6 @@
 /** Training from a program: `import { loadRunSettings, trainRun } from 'ragen/trainer'`. */
 export { ConfigError } from '../shared/config.ts';
-export { VERSION } from '../shared/version.ts';
+export { VERSION } from '../shared/program.ts';
 export { loadRunSettings } from './config/load.ts';
 export { RunSettings } from './config/settings.ts';
 export { openProgress, type Progress, silentProgress } from './tracking/progress.ts';

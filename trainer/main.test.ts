@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { parse } from 'yaml';
-import { VERSION } from '../shared/version.ts';
+import { VERSION } from '../shared/program.ts';
 import { evaluate } from './commands/evaluate/evaluate.ts';
 import { train } from './commands/train/train.ts';
 

@@ -12,6 +12,8 @@ import type { SignedSettings } from '../../site/server/reader/signed-results.ts'
 import { addDashboard, refuse, refuseRequest } from '../../site/server/routes.ts';
 import { addCheckpointRoute, type Checkpoints } from './checkpoint-route.ts';
 
+export { type ReplayResult, readAuthors } from '../../site/server/reader/signed-results.ts';
+
 export interface DashboardSettings {
   /** Folder of run folders. */
   readonly runs: string;
@@ -29,8 +31,6 @@ export interface DashboardSettings {
   /** Accepted `Host` names besides this machine's, separated by commas. */
   readonly allowedHosts: string;
 }
-
-export { type ReplayResult, readAuthors } from '../../site/server/reader/signed-results.ts';
 
 /** A request for another host. */
 class HostRefused extends Error {

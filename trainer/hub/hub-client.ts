@@ -2,7 +2,7 @@ import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
 import { backoffMs, retry, retryAfterMs } from '../../shared/http/retry.ts';
 import { parseJson } from '../../shared/json.ts';
-import { VERSION } from '../../shared/version.ts';
+import { VERSION } from '../../shared/program.ts';
 import { HubError, type HubSettings, mayRedirect, refusal } from './hub-settings.ts';
 
 const MAX_REDIRECTS = 5;

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { type AddressedSession, ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';

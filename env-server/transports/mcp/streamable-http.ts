@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { CallToolResult, JSONRPCMessage, Server, Tool } from '@modelcontextprotocol/server';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { JsonObject } from '../../../shared/json.ts';
-import { lazy } from '../../../shared/lazy.ts';
+import { lazy } from '../../../shared/remembered.ts';
 import { isObject } from '../../custom/answer.ts';
 import { DEEPEST_JSON, faultOf, type JsonLimits } from '../../custom/json-limits.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import t from 'tap';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';

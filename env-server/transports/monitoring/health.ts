@@ -1,5 +1,5 @@
 import type { FastifyInstance } from 'fastify';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import type { PersistenceHealth } from '../../persistence/persistence-health.ts';
 import { Problem } from '../../problems.ts';
 import type { SessionManager } from '../../sessions/manager.ts';

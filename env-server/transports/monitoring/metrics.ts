@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, type Metric, Registry } from 'prom-client';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import type { Services } from '../../operations/operation.ts';
 import {
   type PartHealth,

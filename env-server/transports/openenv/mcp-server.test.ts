@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import { isProblem, type TestApp, testApp } from '../../../test/app.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial, listening } from '../../../test/wire.test-data.ts';

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { VERSION } from '../../../shared/version.ts';
+import { VERSION } from '../../../shared/program.ts';
 import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { VERSION } from '../../../shared/program.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { type SignedEpisode, signedEpisode } from '../../../shared/run-folder/signed-episode.ts';
@@ -14,7 +15,6 @@ import {
   type ReplayVerdict,
   type RunResult,
 } from '../../../shared/run-folder/signed-result.ts';
-import { VERSION } from '../../../shared/version.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { objectOn, readLines } from './lines.ts';
 import {

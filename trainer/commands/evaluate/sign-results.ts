@@ -21,6 +21,7 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parse } from 'yaml';
 import type { Json } from '../../../shared/json.ts';
+import { VERSION } from '../../../shared/program.ts';
 import { replaceFileSync } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import {
@@ -33,7 +34,6 @@ import {
   parseSignedResult,
   signResult,
 } from '../../../shared/run-folder/signed-result.ts';
-import { VERSION } from '../../../shared/version.ts';
 import { groupBy } from '../../data/episode-metrics.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { lazy } from './lazy.ts';
+import { lazy } from './remembered.ts';
 
 t.test('a value is made once, for all who want it, and a failure is not remembered', async t => {
   let calls = 0;
