@@ -266,7 +266,7 @@ const MAX_SHORT = 125;
 const MAX_16_BIT = 0xffff;
 
 /** A TCP connection that ignores errors and its end: the server may cut it. */
-export async function openSocket(origin: string): Promise<Socket> {
+async function openSocket(origin: string): Promise<Socket> {
   const { hostname, port } = new URL(origin);
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
   socket.on('error', () => undefined);
@@ -313,7 +313,7 @@ export function frameOf(payload: string | Uint8Array): Buffer {
 }
 
 /** Writes the same again and again, as fast as the server takes it, until the connection ends. */
-export async function pour(socket: Socket, bytes: Buffer): Promise<void> {
+async function pour(socket: Socket, bytes: Buffer): Promise<void> {
   while (socket.writable) {
     if (socket.write(bytes)) await new Promise(resolve => setImmediate(resolve));
     else {
@@ -331,6 +331,6 @@ export async function pour(socket: Socket, bytes: Buffer): Promise<void> {
 }
 
 /** The same text so often that it makes about this many bytes. */
-export function repeated(piece: Buffer, bytes: number): Buffer {
+function repeated(piece: Buffer, bytes: number): Buffer {
   return Buffer.concat(new Array<Buffer>(Math.max(1, Math.floor(bytes / piece.length))).fill(piece));
 }

@@ -169,7 +169,7 @@ export class ProcessorWait {
  * How long a hypervisor ran others on this machine's processors while they had work, in milliseconds (Linux; 0 elsewhere).
  * A request runs on one of them at a time, so the most of any one is what it may have lost.
  */
-export class StolenTime {
+class StolenTime {
   readonly #file: number | undefined;
   readonly #buffer = Buffer.alloc(LONGEST_STAT);
 

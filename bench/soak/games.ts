@@ -95,7 +95,7 @@ export async function slowService(seed: number): Promise<SlowService> {
 }
 
 /** Its registration. */
-export function slowDefinition(url: string): JsonObject {
+function slowDefinition(url: string): JsonObject {
   return {
     kind: 'remote',
     protocol: 'webhook',

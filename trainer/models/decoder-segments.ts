@@ -241,7 +241,7 @@ function routingWeights(
   return normalized ? g.div(kept, g.sum(kept, [-1], true)) : kept;
 }
 
-export function activate(g: GraphBuilder, activation: Activation, x: Tensor): Tensor {
+function activate(g: GraphBuilder, activation: Activation, x: Tensor): Tensor {
   switch (activation) {
     case 'silu':
       return g.silu(x);

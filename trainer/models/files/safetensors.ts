@@ -10,7 +10,7 @@ import {
   type WritableType,
 } from './stored-numbers.ts';
 
-export const SAFETENSORS_INDEX_SUFFIX = '.index.json';
+const SAFETENSORS_INDEX_SUFFIX = '.index.json';
 
 /** Tensors are read and written in chunks of this many bytes, which limits the memory for them. */
 const PIECE_BYTES = 4 * 2 ** 20;
@@ -196,7 +196,7 @@ const SHARD_NAME = /^[\w.-]+\.safetensors$/;
  * The shard of each tensor by an index file, see {@link SafetensorsReader.open}.
  * @throws SafetensorsError where the text is not an index, or a shard is not a file of the folder
  */
-export function weightMapOf(text: string, path: string): { readonly [name: string]: string } {
+function weightMapOf(text: string, path: string): { readonly [name: string]: string } {
   let json: { readonly weight_map?: unknown } | null;
   try {
     json = JSON.parse(text);

@@ -213,11 +213,11 @@ export function isConstant(tensor: Tensor, value: number): boolean {
 }
 
 /** True if a value of this shape is computed while the graph is built, where its inputs are known. */
-export function isSmall(shape: Shape): boolean {
+function isSmall(shape: Shape): boolean {
   return sizeOf(shape) <= FOLDED_ELEMENTS;
 }
 
-export function isSmallConstant(tensor: Tensor): boolean {
+function isSmallConstant(tensor: Tensor): boolean {
   return tensor.operation === 'constant' && isSmall(tensor.shape);
 }
 

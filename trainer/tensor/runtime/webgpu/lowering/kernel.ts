@@ -234,10 +234,7 @@ class SourceKernel extends gpujs.WebGPUKernel {
  * Compiles a kernel to WGSL. A kernel of one dimension runs in workgroups of 64 threads, others in 8 × 8; its uniforms begin
  * with the extents of the result and, for one dimension, the threads of a row of workgroups.
  */
-export function compileToWgsl(
-  { source, functions, argumentTypes }: KernelSource,
-  rank: number,
-): CompiledKernel {
+function compileToWgsl({ source, functions, argumentTypes }: KernelSource, rank: number): CompiledKernel {
   const kernel = new SourceKernel(source, {
     argumentTypes,
     output: Array(rank).fill(1),
