@@ -38,6 +38,8 @@ const DEMONSTRATED_TURNS = 8000;
 const LEAST_PASSES = 4;
 const MAX_PASSES = 60;
 const TARGET_KL = 0.05;
+/** Entropy coefficient where penalties make waiting the best choice at first; 0.01 ends at waiting. */
+const COSTLY_ENTROPY = 0.05;
 /** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
 const LEAST_GAMMA = 0.9;
 const LAST_REWARD_WEIGHT = 0.5;
@@ -115,6 +117,16 @@ export function baselineOf({ episodes }: Survey): Baseline {
   };
 }
 
+/** Return of an episode with only its cheapest steps. */
+export const idleReturn = ({ idleReward, stepLimit }: Survey): number =>
+  idleReward === undefined ? Number.NEGATIVE_INFINITY : idleReward * stepLimit;
+
+/** True where success is possible and waiting returns more than random play: a policy may learn to wait. */
+export function isCostly(survey: Survey): boolean {
+  const { success, meanReturn } = baselineOf(survey);
+  return success > 0 && meanReturn < idleReturn(survey);
+}
+
 /** True if the environment lists its vocabulary. */
 const hasVocabulary = ({ document }: Survey): boolean => document.vocabulary !== undefined;
 
@@ -147,6 +159,12 @@ export function chooseSettings(
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
+    entropy: isCostly(survey)
+      ? {
+          value: COSTLY_ENTROPY,
+          reason: 'waiting returns more than random play: chance keeps the policy trying',
+        }
+      : undefined,
     steps: { value: hasVocabulary(survey) ? 30 : 60, reason: `iterations of ${groups.value} episodes` },
     groups,
     validation: validation(2 * groups.value),

@@ -107,6 +107,7 @@ export function configText(subject: ConfigSubject, choices: Choices): string {
     ...line('reward_scale', choices.rewardScale, exponential),
     ...line('target_kl', choices.targetKl),
     '',
+    ...(choices.entropy ? ['loss:', ...line('entropy_coefficient', choices.entropy), ''] : []),
     'optimizer:',
     ...line('learning_rate', choices.learningRate, exponential),
     '  warmup_iterations: 2',

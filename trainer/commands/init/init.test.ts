@@ -600,8 +600,10 @@ t.test('penalties that make waiting the best choice are pointed out', async t =>
     warningsOf(survey(idle, ...returns)).some(note => /Trying costs more than waiting/.test(note));
   t.match(
     warningsOf(survey(0, 1, -0.5, -0.5, -0.5)).join(),
-    /random play returns -0\.125, an episode without penalties 0\. .*`reward_clip` and `min: 0`/,
+    /random play returns -0\.125, an episode without penalties 0\. .*loss\.entropy_coefficient/,
   );
+  const entropy = (...returns: number[]) => chooseSettings(survey(0, ...returns)).entropy?.value;
+  t.same([entropy(1, -0.5, -0.5, -0.5), entropy(1, -0.5)], [0.05, undefined]);
   t.notOk(isNamed(-0.1, 1, -0.5, -0.5, -0.5), 'waiting costs more');
   t.notOk(isNamed(undefined, 1, -0.5, -0.5, -0.5), 'every step ends the episode');
   t.notOk(isNamed(0, 1, -0.5), 'it pays already');

@@ -1,5 +1,13 @@
 import { shownReturn } from '../../tracking/progress.ts';
-import { baselineOf, CUT_TURN_TOKENS, longestOf, MAX_TURN_TOKENS, type TokenLengths } from './choices.ts';
+import {
+  baselineOf,
+  CUT_TURN_TOKENS,
+  idleReturn,
+  isCostly,
+  longestOf,
+  MAX_TURN_TOKENS,
+  type TokenLengths,
+} from './choices.ts';
 import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 
 /** Tokens of a turn above which a note says what they cost, and those of a usual one. */
@@ -54,9 +62,9 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
     found.push(
       `All episodes returned ${returns[0]}: with nothing to compare, nothing is learned. ${REMEDIES}.`,
     );
-  } else if (success > 0 && meanReturn < idleReturn(survey)) {
+  } else if (isCostly(survey)) {
     found.push(
-      `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy may learn to avoid what is penalized before it learns when it pays, and success falls. If it does, give demonstrations (\`--demonstrations FILE\`), or train without the penalty first: a composed environment with the wrapper \`reward_clip\` and \`min: ${survey.idleReward}\` (docs/how-to/custom-environments.md).`,
+      `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy that avoids what is penalized before it learns when it pays ends at no success, so more chance keeps it trying. If success still falls, raise loss.entropy_coefficient, or give demonstrations (\`--demonstrations FILE\`).`,
     );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
@@ -70,10 +78,6 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
   }
   return found;
 }
-
-/** Return of an episode with only its cheapest steps. */
-const idleReturn = ({ idleReward, stepLimit }: Survey): number =>
-  idleReward === undefined ? Number.NEGATIVE_INFINITY : idleReward * stepLimit;
 
 /** Notes on a list of texts, to which responses are held. */
 function listNotes(survey: Survey): string[] {
