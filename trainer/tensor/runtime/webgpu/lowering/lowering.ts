@@ -6,7 +6,7 @@ import {
 } from '../../../graph/operations/attention.ts';
 import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { operations } from '../../../graph/operations/index.ts';
-import type { MatmulAttributes } from '../../../graph/operations/products.ts';
+import { type MatmulAttributes, matrixOf } from '../../../graph/operations/products.ts';
 import type { ReduceAttributes } from '../../../graph/operations/reduction.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
 import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
@@ -28,8 +28,6 @@ import {
 } from './arrays.ts';
 import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
 import { type Program, ProgramBuilder } from './program.ts';
-
-type Matrix = { readonly rows: number; readonly columns: number };
 
 /** A product; a batch with one shared right side becomes the rows of one matrix. */
 function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {
@@ -84,11 +82,6 @@ function mergeRows(shape: Shape): Shape {
   return [sizeOf(shape.slice(0, -1)), shape[shape.length - 1]];
 }
 
-function matrixOf(shape: Shape, transposed: boolean): Matrix {
-  const [rows, columns] = shape.slice(-2);
-  return transposed ? { rows: columns, columns: rows } : { rows, columns };
-}
-
 /** Strides in elements along the axes before the last two, 0 where the tensor repeats. */
 function matrixStrides(shape: Shape, batch: Shape): number[] {
   const size = sizeOf(shape.slice(-2));
@@ -111,7 +104,7 @@ function lowerAttentionGradient(builder: ProgramBuilder, node: Tensor): void {
   const dots = builder.allocate(sizeOf(q.shape) / size);
   builder.add(...rowDots(builder.valueOf(upstream), builder.valueOf(forward), size, dots, builder));
   const above = {
-    upstream: { value: builder.valueOf(upstream), shape: upstream.shape },
+    upstream: operandOf(builder, upstream),
     logSums: logSumsOf(builder, forward),
     dots,
   };
@@ -153,12 +146,15 @@ function operandsOf(
   inputs: readonly Tensor[],
   bias: Tensor | undefined,
 ): AttentionOperands {
-  const [q, k, v] = inputs.map(input => ({ value: builder.valueOf(input), shape: input.shape }));
+  const [q, k, v] = inputs.map(input => operandOf(builder, input));
   const added =
-    bias === undefined
-      ? { value: builder.scalar(0), shape: [1, 1, 1, 1] }
-      : { value: builder.valueOf(bias), shape: bias.shape };
+    bias === undefined ? { value: builder.scalar(0), shape: [1, 1, 1, 1] } : operandOf(builder, bias);
   return { q, k, v, bias: added };
+}
+
+/** A tensor's array with its shape. */
+function operandOf(builder: ProgramBuilder, tensor: Tensor) {
+  return { value: builder.valueOf(tensor), shape: tensor.shape };
 }
 
 /** Adds the steps of one node, and gives its tensor an array. */
@@ -199,7 +195,7 @@ function loweringOf(operation: string): Lowering | undefined {
 const elementwise =
   (name: string): Lowering =>
   (builder, node) => {
-    const operands = node.inputs.map(input => ({ value: builder.valueOf(input), shape: input.shape }));
+    const operands = node.inputs.map(input => operandOf(builder, input));
     pointwiseOver(builder, name, operands, node.shape, builder.place(node));
   };
 
@@ -371,11 +367,7 @@ const lowerings: Readonly<Record<string, Lowering | undefined>> = {
     builder.bind(node, value);
   },
   pagedAttention: (builder, node) => {
-    const operands = node.inputs.map(({ dtype, shape }, i) => ({
-      dtype,
-      shape,
-      value: builder.valueOf(node.inputs[i]),
-    }));
+    const operands = node.inputs.map(input => ({ dtype: input.dtype, ...operandOf(builder, input) }));
     const attributes = node.attributes as PagedAttentionAttributes;
     builder.add(attendPages(operands, attributes, builder.place(node)));
   },
