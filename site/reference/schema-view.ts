@@ -135,12 +135,15 @@ export function SchemaView({ schema, document }: SchemaViewProps) {
     whole.properties &&
     html`<table class="members"><tbody>${Object.entries(whole.properties).map(
       ([name, member]) => html`<tr key=${name}>
-      <th scope="row"><code>${name}</code>${whole.required?.includes(name) && html` <span class="fine">required</span>`}</th>
+      <th scope="row"><code>${breakable(name)}</code>${whole.required?.includes(name) && html` <span class="fine">required</span>`}</th>
       <td><${Member} schema=${member} document=${document} /></td></tr>`,
     )}</tbody></table>`
   }
     ${parts.map((part, index) => html`<${Member} key=${index} schema=${part} document=${document} />`)}`;
 }
+
+/** A name that may break behind each `_`, so that tables in tables fit on a phone. */
+const breakable = (name: string) => name.split(/(?<=_)/).map(part => html`${part}<wbr />`);
 
 function Member({ schema, document }: SchemaViewProps) {
   const [isOpen, open] = useState(false);
