@@ -794,7 +794,7 @@ t.test('a finished run says what to do next, with commands to copy', { skip }, a
 
 t.test('an export of six runs is 200 files at most, and opens from any web server', { skip }, async t => {
   const root = sampleRuns(t.testdir({ out: { data: { 'kept.json': '' } }, runs: {} }));
-  for (const id of ['long', 'lake']) writeSampleRun(root, id, { groups: 40, tokens: 1500 });
+  for (const id of ['long', 'lake']) writeSampleRun(root, id, { groups: 40, tokens: 600 });
   const out = join(root, 'out');
   const { files } = await exportSite(root, out);
   const onDisk = () =>
