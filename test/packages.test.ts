@@ -20,7 +20,8 @@ import { listening } from './process.test-data.ts';
 const ROOT = join(import.meta.dirname, '..');
 const MAX_SERVER_BYTES = 60e6;
 const MAX_CLIENT_BYTES = 5e6;
-const TSC = join(ROOT, 'node_modules/typescript/bin/tsc');
+/** The compiler of TypeScript 7; `package.test.ts` reads the same declarations with that of TypeScript 5. */
+const TSC = join(ROOT, 'node_modules/typescript-native/bin/tsc');
 const TSC_OPTIONS = '--noEmit --strict --skipLibCheck --module nodenext --target es2024 --types node'.split(
   ' ',
 );
