@@ -80,7 +80,7 @@ const COMMANDS: readonly Command[] = [
     ],
   },
   {
-    args: ['bench/start.ts'],
+    args: ['bench/start.ts', '--starts', '5'],
     numbers: [
       {
         page: PERFORMANCE,
