@@ -250,10 +250,12 @@ function passes(demonstrated: readonly number[]): Choice<number> | undefined {
 
 /**
  * Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. None where states list their
- * valid actions: every answer is then well-formed, and the first iterations teach what random play would, in less time.
+ * valid actions: every answer is then well-formed, and the first iterations teach what random play would, in less time. Nor where
+ * waiting returns more than such play, as after it the policy learns to wait even with more chance.
  */
 function warmStart(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
   if (survey.player === 'example' || survey.player === 'valid') return undefined;
+  if (isCostly(survey) && constrained(survey, tokens)) return undefined;
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
   const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));

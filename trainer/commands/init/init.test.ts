@@ -604,6 +604,8 @@ t.test('penalties that make waiting the best choice are pointed out', async t =>
   );
   const entropy = (...returns: number[]) => chooseSettings(survey(0, ...returns)).entropy?.value;
   t.same([entropy(1, -0.5, -0.5, -0.5), entropy(1, -0.5)], [0.05, undefined]);
+  const starts = (...returns: number[]) => chooseSettings(survey(0, ...returns)).warmStart !== undefined;
+  t.same([starts(1, -0.5, -0.5, -0.5), starts(1, -0.5)], [false, true]);
   t.notOk(isNamed(-0.1, 1, -0.5, -0.5, -0.5), 'waiting costs more');
   t.notOk(isNamed(undefined, 1, -0.5, -0.5, -0.5), 'every step ends the episode');
   t.notOk(isNamed(0, 1, -0.5), 'it pays already');
