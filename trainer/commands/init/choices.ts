@@ -38,8 +38,8 @@ const DEMONSTRATED_TURNS = 8000;
 const LEAST_PASSES = 4;
 const MAX_PASSES = 60;
 const TARGET_KL = 0.05;
-/** Entropy coefficient where penalties make waiting the best choice at first; 0.01 ends at waiting. */
-const COSTLY_ENTROPY = 0.05;
+/** Entropy coefficient where penalties make waiting the best choice at first; 0.01 to 0.1 ended at waiting. */
+const COSTLY_ENTROPY = 0.2;
 /** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
 const LEAST_GAMMA = 0.9;
 const LAST_REWARD_WEIGHT = 0.5;
