@@ -66,7 +66,7 @@ function command(): Command {
 
 /** Reads settings from a file where neither a flag nor a variable sets them. */
 async function takeFrom(file: string, program: Command): Promise<void> {
-  const { readConfigFile } = await import('./config/settings.ts');
+  const { readConfigFile } = await import('./config/config-file.ts');
   for (const [name, value] of readConfigFile(file)) {
     if (program.getOptionValueSource(name) === 'default') {
       program.setOptionValueWithSource(name, value, 'config');

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { output, runServer, startServer } from '../../test/process.test-data.ts';
 import { hashToken } from '../transports/access/auth.ts';
-import { readConfigFile } from './settings.ts';
+import { readConfigFile } from './config-file.ts';
 
 t.setTimeout(900_000);
 
