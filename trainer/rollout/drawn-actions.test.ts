@@ -45,3 +45,15 @@ t.test('nothing is drawn where a schema does not say what an action looks like',
     t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
   }
 });
+
+t.test('nothing is drawn from a short schema of endless actions, which takes no time', async t => {
+  const many = (items: JsonObject): JsonObject => ({ type: 'array', items, minItems: 1000 });
+  for (const schema of [
+    { type: 'array', items: { type: 'boolean' }, minItems: 1e12 },
+    { type: 'string', minLength: 1e12 },
+    many(many(many({ type: 'null' }))),
+    many({ type: 'string', minLength: 1000 }),
+  ]) {
+    t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
+  }
+});

@@ -10,31 +10,41 @@ const MAX_ITEMS = 3;
 const MAX_CHARACTERS = 4;
 /** A unit of fractions. */
 const FRACTION = 100;
+/** Most values and characters of one action, all that it holds included. */
+const LARGEST = 10_000;
+
+/** The randomness of one action, and the values and characters that are left to it. */
+interface Draw {
+  readonly rng: Random;
+  left: number;
+}
 
 /**
  * Different actions that fit the schema of an action space, its properties in order: a random player where an environment
  * lists no JSON actions. Free texts are digits, as nothing says what they should be.
- * @returns undefined for a schema that does not say what an action looks like
+ * @returns undefined for a schema that does not say what an action looks like, or asks for a larger one than is drawn
  */
 export function drawnActions(schema: JsonObject): readonly Json[] | undefined {
   const rng = Random.fromSeed(0);
   const drawn = new Map<string, Json>();
   for (let i = 0; i < TRIES && drawn.size < ACTIONS; i++) {
-    const action = valueFor(schema, rng);
+    const action = valueFor(schema, { rng, left: LARGEST });
     if (action === undefined) return undefined;
     drawn.set(JSON.stringify(action), action);
   }
   return [...drawn.values()];
 }
 
-/** A value of a schema; undefined where it does not say what one looks like. */
-function valueFor(schema: Json | undefined, rng: Random): Json | undefined {
+/** A value of a schema; undefined where it does not say what one looks like, or too little is left. */
+function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
+  const { rng } = draw;
+  if (--draw.left < 0) return undefined;
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
   const { type, properties, items, prefixItems, pattern, ...rules } = schema as JsonObject;
   if (rules.const !== undefined) return rules.const;
   if (Array.isArray(rules.enum)) return rng.choice(rules.enum as readonly Json[]);
   const alternatives = rules.anyOf ?? rules.oneOf;
-  if (Array.isArray(alternatives)) return valueFor(rng.choice(alternatives as readonly Json[]), rng);
+  if (Array.isArray(alternatives)) return valueFor(rng.choice(alternatives as readonly Json[]), draw);
   switch (Array.isArray(type) ? rng.choice(type as readonly Json[]) : type) {
     case 'object': {
       if (properties === undefined) return undefined;
@@ -42,20 +52,23 @@ function valueFor(schema: Json | undefined, rng: Random): Json | undefined {
       const named = Object.entries(properties as JsonObject).filter(
         ([name]) => required.has(name) || rng.chance(0.5),
       );
-      const entries = named.map(([name, one]) => [name, valueFor(one, rng)] as const);
+      const entries = named.map(([name, one]) => [name, valueFor(one, draw)] as const);
       return entries.some(([, value]) => value === undefined)
         ? undefined
         : (Object.fromEntries(entries) as Json);
     }
     case 'array': {
-      const count = () => sized(rules.minItems ?? 0, rules.maxItems, MAX_ITEMS, rng);
-      const schemas = Array.isArray(prefixItems) ? prefixItems : Array(count()).fill(items);
-      const values = schemas.map(one => valueFor(one, rng));
+      const tuple = Array.isArray(prefixItems) ? prefixItems : undefined;
+      const length = tuple?.length ?? sized(rules.minItems ?? 0, rules.maxItems, MAX_ITEMS, rng);
+      if (length > draw.left) return undefined;
+      const values = Array.from({ length }, (_, i) => valueFor(tuple ? tuple[i] : items, draw));
       return values.some(value => value === undefined) ? undefined : (values as Json[]);
     }
     case 'string': {
       if (pattern !== undefined) return undefined;
       const length = sized(rules.minLength ?? 1, rules.maxLength, MAX_CHARACTERS, rng);
+      draw.left -= length;
+      if (draw.left < 0) return undefined;
       return Array.from({ length }, () => rng.integer(10)).join('');
     }
     case 'integer':
