@@ -1,6 +1,6 @@
 import { Command } from 'commander';
 import { checkEnvironment } from './environments/core/checker/checker.ts';
-import { formatReport } from './environments/core/checker/report.ts';
+import { formatReport } from './environments/core/checker/play.ts';
 import { createRegistry } from './environments/registry.ts';
 
 /** `npm run check-env -- <id>…`: checks that environments keep their contract. Exits with 1 when one does not. */

@@ -4,7 +4,7 @@ import { Random } from '../../shared/random.ts';
 import { fitting, spoilt } from '../../test/fuzz-values.test-data.ts';
 import type { Schema } from '../../test/json-schema.test-data.ts';
 import { checkEpisode } from './core/checker/episode-rules.ts';
-import { Findings } from './core/checker/report.ts';
+import { Findings } from './core/checker/play.ts';
 import { type AnyEnvironment, InvalidConfig, InvalidOptions } from './core/environment.ts';
 import { resolveConfig, resolveOptions } from './core/settings.ts';
 import { createRegistry } from './registry.ts';

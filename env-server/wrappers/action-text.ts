@@ -13,8 +13,7 @@ import { closed, Type } from '../../shared/schema/type.ts';
 import { withTimeLimit } from '../environments/core/ends.ts';
 import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
-import { integerSetting, numberSetting } from '../environments/core/setting-fields.ts';
-import { stepLimit } from '../environments/core/settings.ts';
+import { integerSetting, numberSetting, stepLimit } from '../environments/core/settings.ts';
 import { charactersOf, LINES } from '../environments/core/spaces.ts';
 import {
   type NestedState,

@@ -3,7 +3,7 @@ import { isParts, type ObservationPart } from '../../shared/observation-parts.ts
 import { closed } from '../../shared/schema/type.ts';
 import { observationSpaces } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
-import { integerSetting } from '../environments/core/setting-fields.ts';
+import { integerSetting } from '../environments/core/settings.ts';
 import {
   anyText,
   charactersOf,

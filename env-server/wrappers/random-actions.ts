@@ -3,7 +3,7 @@ import type { Random } from '../../shared/random.ts';
 import { closed } from '../../shared/schema/type.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
-import { numberSetting } from '../environments/core/setting-fields.ts';
+import { numberSetting } from '../environments/core/settings.ts';
 import { altered, describeWith, UnfitWrapper, wrapper } from './layer.ts';
 
 /** Makes any environment stochastic; `info.executed_action` says what was done. */

@@ -1,5 +1,5 @@
 import { closed } from '../../shared/schema/type.ts';
-import { numberSetting } from '../environments/core/setting-fields.ts';
+import { numberSetting } from '../environments/core/settings.ts';
 import { withReward, wrapper } from './layer.ts';
 
 export const stepPenalty = wrapper({

@@ -1,7 +1,7 @@
 import type { Json } from '../../shared/json.ts';
 import { closed } from '../../shared/schema/type.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
-import { numberSetting } from '../environments/core/setting-fields.ts';
+import { numberSetting } from '../environments/core/settings.ts';
 import { describeWith, nested, wrapper } from './layer.ts';
 
 /** The last valid action that was done. */

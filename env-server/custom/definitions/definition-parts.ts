@@ -4,7 +4,7 @@ import type { Json } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Ends } from '../../environments/core/ends.ts';
 import type { EnvironmentSpec } from '../../environments/core/environment.ts';
-import { integerSetting } from '../../environments/core/setting-fields.ts';
+import { integerSetting } from '../../environments/core/settings.ts';
 
 const VERSION = /-v(\d+)$/;
 

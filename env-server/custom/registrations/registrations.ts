@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { CheckReport } from '../../environments/core/checker/report.ts';
+import type { CheckReport } from '../../environments/core/checker/play.ts';
 import { ENVIRONMENT_ID } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';

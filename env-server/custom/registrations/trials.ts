@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JsonObject } from '../../../shared/json.ts';
 import { type CheckOptions, checkEnvironment } from '../../environments/core/checker/checker.ts';
-import type { CheckReport } from '../../environments/core/checker/report.ts';
+import type { CheckReport } from '../../environments/core/checker/play.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
 import { type BuildContext, buildInSlices, learnFacts, type OwnedDefinition } from '../builder.ts';

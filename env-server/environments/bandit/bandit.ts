@@ -13,7 +13,7 @@ import {
   type StepInfo,
   type Transition,
 } from '../core/environment.ts';
-import { choiceSetting, numberSetting } from '../core/setting-fields.ts';
+import { choiceSetting, numberSetting } from '../core/settings.ts';
 import { choice, dict, LINES, number, type ObservationSpaces, orNull, text, tuple } from '../core/spaces.ts';
 
 /** Professions, the settled one first and the daring one second. */

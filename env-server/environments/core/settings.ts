@@ -3,6 +3,7 @@ import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { errorsOf } from '../../../shared/schema/check.ts';
 import { fillDefaults } from '../../../shared/schema/defaults.ts';
+import { Type } from '../../../shared/schema/type.ts';
 import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
@@ -103,3 +104,32 @@ function firstFault(schema: TSchema, value: JsonObject, besides: readonly string
     message: `unknown key ${name}${suggestion(name, known)}; it knows ${known.join(', ') || 'none'}`,
   };
 }
+
+type Range = readonly [least: number, most?: number];
+
+const bounded = (fallback: number, [minimum, maximum]: Range, description: string) => ({
+  default: fallback,
+  minimum,
+  ...(maximum !== undefined && { maximum }),
+  description,
+});
+
+/** A whole number of a configuration or of options, with its default. */
+export const integerSetting = (fallback: number, range: Range, description: string) =>
+  Type.Integer(bounded(fallback, range, description));
+
+export const numberSetting = (fallback: number, range: Range, description: string) =>
+  Type.Number(bounded(fallback, range, description));
+
+/** One of several texts or numbers. */
+export const choiceSetting = <const T extends string | number>(
+  values: readonly T[],
+  fallback: NoInfer<T>,
+  description: string,
+) =>
+  Type.Unsafe<T>(
+    Type.Union(
+      values.map(value => Type.Literal(value)),
+      { default: fallback, description },
+    ),
+  );

@@ -1,4 +1,4 @@
-import { choiceSetting } from './setting-fields.ts';
+import { choiceSetting } from './settings.ts';
 
 /**
  * The eight rotations and mirror images of a board: for each the cells of the board in the order in which the image

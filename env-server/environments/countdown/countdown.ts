@@ -4,8 +4,8 @@ import type { Random } from '../../../shared/random.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { unchanged } from '../core/actions.ts';
-import { dataFile } from '../core/datasets/question.ts';
 import { InvalidField, numberField, numbersField, readRecords } from '../core/datasets/records.ts';
+import { dataFile } from '../core/datasets/word-problems.ts';
 import {
   type Description,
   type Environment,
@@ -16,7 +16,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import { choiceSetting, integerSetting } from '../core/setting-fields.ts';
+import { choiceSetting, integerSetting } from '../core/settings.ts';
 import { COUNT, dict, LINES, list, number, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { isInSplit, splitSchema } from '../core/splits.ts';
 import { solve, solveBySigns } from './solver.ts';

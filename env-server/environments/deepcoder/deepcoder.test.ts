@@ -9,11 +9,10 @@ import { LINES } from '../core/spaces.ts';
 import { splitOf } from '../core/splits.ts';
 import { DEEPCODER_DEFAULTS } from '../variables.ts';
 import { deepCoder, isSameOutput, isSameValue, programOf, stopSandboxes } from './deepcoder.ts';
-import { readTask } from './records.ts';
 import { findIsolation } from './sandbox/isolation.ts';
 import { SandboxPool } from './sandbox/pool.ts';
 import { SandboxFailed } from './sandbox/sandbox.ts';
-import { TASKS } from './tasks.ts';
+import { readTask, TASKS } from './tasks.ts';
 
 const play = playing(deepCoder);
 

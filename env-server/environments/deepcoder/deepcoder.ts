@@ -4,8 +4,8 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Problem } from '../../problems.ts';
 import { unchanged } from '../core/actions.ts';
-import { MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { chooseRecord, partOf, pick } from '../core/datasets/records.ts';
+import { MARKED_WORDS, words } from '../core/datasets/word-problems.ts';
 import {
   type Condition,
   type Environment,
@@ -15,23 +15,27 @@ import {
 } from '../core/environment.ts';
 import { COUNT, dict, LINES, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { SPLIT_PRESETS } from '../core/splits.ts';
+import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
+import { SandboxPool } from './sandbox/pool.ts';
+import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
 import {
   ceilings,
   checkCeilings,
   configSchema,
+  DEEPEST_VALUE,
   type DeepCoderConfig,
   type DeepCoderOptions,
+  isDeeperThan,
   limitsOf,
   MAX_STATEMENT_LENGTH,
   optionsSchema,
   queueLimits,
+  readTask,
+  TASKS,
+  type Task,
+  type Test,
   tooManyTests,
-} from './config.ts';
-import { readTask } from './records.ts';
-import { findIsolation, type Isolation, UNISOLATED_VARIABLE } from './sandbox/isolation.ts';
-import { SandboxPool } from './sandbox/pool.ts';
-import { type JobLimits, type RunResult, SandboxFailed } from './sandbox/sandbox.ts';
-import { DEEPEST_VALUE, isDeeperThan, TASKS, type Task, type Test } from './tasks.ts';
+} from './tasks.ts';
 
 const MAX_PROGRAM_LENGTH = 50_000;
 const SHOWN_CHARS = 500;

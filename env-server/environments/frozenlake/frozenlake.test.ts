@@ -7,8 +7,14 @@ import type { ObservationFormat } from '../core/environment.ts';
 import { resolveConfig, resolveOptions } from '../core/settings.ts';
 import { splitOf } from '../core/splits.ts';
 import { frozenLake, holesOf } from './frozenlake.ts';
-import { groundKey, isReachable } from './generator.ts';
-import { ACTIONS, type FrozenLakeConfig, type FrozenLakeState, outcomes } from './rules.ts';
+import {
+  ACTIONS,
+  type FrozenLakeConfig,
+  type FrozenLakeState,
+  groundKey,
+  isReachable,
+  outcomes,
+} from './rules.ts';
 
 const FORMS: ObservationFormat[] = ['grid', 'coord', 'grid_coord'];
 

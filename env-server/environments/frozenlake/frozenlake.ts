@@ -31,17 +31,18 @@ import {
   list,
   type ObservationSpaces,
 } from '../core/spaces.ts';
-import { createLake, groundKey } from './generator.ts';
 import { optimal, random } from './reference.ts';
 import {
   ACTIONS,
   AFTER_END,
   CLASSIC_MAPS,
   configSchema,
+  createLake,
   ENDS,
   FELL,
   type FrozenLakeConfig,
   type FrozenLakeState,
+  groundKey,
   HOLE,
   isHole,
   isOver,

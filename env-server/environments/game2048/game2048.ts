@@ -10,7 +10,7 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import { integerSetting, numberSetting } from '../core/setting-fields.ts';
+import { integerSetting, numberSetting } from '../core/settings.ts';
 import { COUNT, choice, dict, integers, list, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
-import { words } from '../core/datasets/question.ts';
 import { chooseRecord } from '../core/datasets/records.ts';
+import { words } from '../core/datasets/word-problems.ts';
 import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
@@ -15,11 +15,19 @@ import { COUNT, charactersOf, choice, dict, LINES, list, type ObservationSpaces 
 import type { Backend, Theorem, Verdict } from './backend.ts';
 import { builtinBackend } from './builtin/builtin.ts';
 import { LeanError, readStatement, showGoal } from './builtin/parser.ts';
-import { configSchema, type LeanConfig, type LeanOptions, MAX_STEPS, optionsSchema } from './config.ts';
 import { kiminaBackend } from './kimina.ts';
 import { findLean, processBackend } from './process.ts';
 import { replBackend } from './repl.ts';
-import { drawTheorem, openStatement, readTheorem } from './theorems.ts';
+import {
+  configSchema,
+  drawTheorem,
+  type LeanConfig,
+  type LeanOptions,
+  MAX_STEPS,
+  openStatement,
+  optionsSchema,
+  readTheorem,
+} from './theorems.ts';
 
 const MAX_TACTIC_LENGTH = 2000;
 const MAX_OBSERVATION_LENGTH = 1_000_000;

@@ -5,7 +5,7 @@ import type { Sliced } from '../../../shared/slices.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
 import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
-import { integerSetting } from '../core/setting-fields.ts';
+import { integerSetting } from '../core/settings.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { charactersOf, dict, integers, LINES, type Space, text } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';

@@ -2,9 +2,9 @@ import type { Json } from '../../../shared/json.ts';
 import { RecentMap } from '../../../shared/recent-map.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
+import { shippedRecords } from '../core/datasets/records.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import { InvalidConfig } from '../core/environment.ts';
-import type { Document } from './world.ts';
 
 export interface RetrievedDocument {
   readonly id: string;
@@ -148,3 +148,25 @@ function reason(error: unknown): string {
   const { name, message, code } = error as Error & { code?: string };
   return name === 'TimeoutError' ? 'no reply in time' : (code ?? message);
 }
+
+/** SearchQA's own corpus: an invented country, so that only a search can find its facts. */
+
+export interface Document {
+  readonly id: string;
+  readonly title: string;
+  readonly text: string;
+}
+
+export interface QuestionRecord {
+  readonly question: string;
+  /** All answers that count as right. */
+  readonly answers: readonly string[];
+}
+
+/** The documents. Their order matters: it decides between equal scores of a search. */
+export const DOCUMENTS: readonly Document[] = shippedRecords(new URL('./documents.jsonl', import.meta.url));
+
+/** Questions that join facts of two or three documents. Their order matters: seeds draw from it. */
+export const QUESTIONS: readonly QuestionRecord[] = shippedRecords(
+  new URL('./questions.jsonl', import.meta.url),
+);

@@ -4,9 +4,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { splitOf } from '../core/splits.ts';
-import { httpRetriever } from './retriever.ts';
+import { DOCUMENTS, httpRetriever, QUESTIONS } from './retriever.ts';
 import { readDocument, readQuestion, searchQa } from './searchqa.ts';
-import { DOCUMENTS, QUESTIONS } from './world.ts';
 
 const play = playing(searchQa);
 const PINNED = { question: 'Who wrote The Sea?', answers: ['Ida Berg', 'I. Berg'] };

@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
-import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { InvalidField, partOf, pick, readRecords, textField } from '../core/datasets/records.ts';
+import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/word-problems.ts';
 import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import {
   type ActionTool,
@@ -14,12 +14,20 @@ import {
   type ObservationFormat,
   type Transition,
 } from '../core/environment.ts';
-import { integerSetting } from '../core/setting-fields.ts';
+import { integerSetting } from '../core/settings.ts';
 import { dict, LINES, list, number, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
 import { extractAnswer, markAnswer } from './answer.ts';
-import { httpRetriever, indexRetriever, RetrievalFailed, type RetrievedDocument } from './retriever.ts';
-import { DOCUMENTS, type Document, QUESTIONS, type QuestionRecord } from './world.ts';
+import {
+  DOCUMENTS,
+  type Document,
+  httpRetriever,
+  indexRetriever,
+  QUESTIONS,
+  type QuestionRecord,
+  RetrievalFailed,
+  type RetrievedDocument,
+} from './retriever.ts';
 
 const MAX_STEPS = 5;
 const MAX_ACTION_LENGTH = 4000;

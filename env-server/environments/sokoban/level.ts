@@ -4,9 +4,17 @@ import { readLayout } from '../core/drawing/grid.ts';
 import { InvalidConfig, InvalidOptions } from '../core/environment.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { isInSplit, symmetricKey } from '../core/splits.ts';
-import type { SokobanConfig, SokobanOptions, Symbols } from './config.ts';
 import { pullApart, type SearchBudget } from './reverse.ts';
-import { FLOOR, neighbor, type SokobanState, TARGET, WALL } from './rules.ts';
+import {
+  FLOOR,
+  neighbor,
+  type SokobanConfig,
+  type SokobanOptions,
+  type SokobanState,
+  type Symbols,
+  TARGET,
+  WALL,
+} from './rules.ts';
 import { SearchTooLarge, solve } from './solver.ts';
 
 /** Length of the walk that digs the room, in steps for each row and column. */

@@ -7,9 +7,8 @@ import { checkContract } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
 import { resolveConfig, resolveOptions } from '../core/settings.ts';
 import { splitOf } from '../core/splits.ts';
-import type { SokobanConfig } from './config.ts';
 import { drawState, levelKey } from './level.ts';
-import { ACTIONS, isSolved, type SokobanState, WALL } from './rules.ts';
+import { ACTIONS, isSolved, type SokobanConfig, type SokobanState, WALL } from './rules.ts';
 import { sokoban } from './sokoban.ts';
 import { solve } from './solver.ts';
 

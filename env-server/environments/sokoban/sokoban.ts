@@ -27,22 +27,26 @@ import {
 } from '../core/environment.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { COUNT, cell as cellSpace, dict, integers, list, type ObservationSpaces } from '../core/spaces.ts';
-import { configSchema, optionsSchema, PRESETS, type SokobanConfig, type Symbols } from './config.ts';
 import { createState, levelKey } from './level.ts';
 import { render } from './render.ts';
 import {
   ACTIONS,
   AFTER_END,
   BOX_REWARD,
+  configSchema,
   countOnTarget,
   ENDS,
   infoOf,
   isSolved,
   move,
+  optionsSchema,
+  PRESETS,
   type Room,
   SOLVED_REWARD,
+  type SokobanConfig,
   type SokobanState,
   STEP_REWARD,
+  type Symbols,
   TARGET,
   UNKNOWN_ACTION,
   UNKNOWN_AFTER_END,

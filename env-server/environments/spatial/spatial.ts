@@ -22,19 +22,13 @@ import {
 } from '../core/spaces.ts';
 import { isInSplit } from '../core/splits.ts';
 import {
-  configSchema,
-  NAMES,
-  optionsSchema,
-  type SpatialConfig,
-  type SpatialOptions,
-  type SpatialState,
-  seenThings,
-} from './config.ts';
-import {
   type Cell,
   COMPASS,
+  configSchema,
   drawQuestion,
   FACINGS,
+  NAMES,
+  optionsSchema,
   QUESTION_KINDS,
   type Question,
   questionsOf,
@@ -42,6 +36,10 @@ import {
   type RoomDirection,
   type RoomThing,
   relative,
+  type SpatialConfig,
+  type SpatialOptions,
+  type SpatialState,
+  seenThings,
   thingAt,
   turned,
   visible,

@@ -3,19 +3,19 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { unchanged } from '../core/actions.ts';
+import { chooseRecord, InvalidField, textField } from '../core/datasets/records.ts';
 import {
   dataFile,
+  drawWordProblem,
   MARKED_QUESTION,
   MAX_ANSWER_LENGTH,
   MAX_QUESTION_LENGTH,
   questionOptions,
   words,
-} from '../core/datasets/question.ts';
-import { chooseRecord, InvalidField, textField } from '../core/datasets/records.ts';
-import { drawWordProblem } from '../core/datasets/word-problems.ts';
+} from '../core/datasets/word-problems.ts';
 import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import { type Environment, InvalidOptions } from '../core/environment.ts';
-import { choiceSetting } from '../core/setting-fields.ts';
+import { choiceSetting } from '../core/settings.ts';
 import { dict, FLAG, list, orNull } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
 import { readQuestion } from '../mathwordproblems/mathwordproblems.ts';

@@ -4,10 +4,8 @@ import { atOnce } from '../../../shared/slices.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
 import { golden } from '../../../test/golden.test-data.ts';
 import { splitOf } from '../core/splits.ts';
-import { type Cells, countBlanks, isLegal, isSolved } from './board.ts';
-import { BLANK_SHARES } from './config.ts';
-import { generatePuzzle, puzzleKey, shufflePattern } from './generator.ts';
-import { solve } from './solver.ts';
+import { BLANK_SHARES, type Cells, countBlanks, isLegal, isSolved } from './board.ts';
+import { generatePuzzle, puzzleKey, shufflePattern, solve } from './solver.ts';
 import { parsePlacement, sudoku } from './sudoku.ts';
 
 const play = playing(sudoku);

@@ -9,25 +9,25 @@ import { chain } from '../core/maybe-promise.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { LINES } from '../core/spaces.ts';
 import {
+  BLANK_SHARES,
   type Cells,
+  configSchema,
   countBlanks,
   isConflicting,
   isLegal,
   isSolved,
-  SIZES,
-  type SudokuState,
-} from './board.ts';
-import {
-  BLANK_SHARES,
-  configSchema,
+  MAX_OBSERVATION_LENGTH,
+  observationSpaces,
+  observe,
   optionsSchema,
+  render,
+  SIZES,
   STEPS_PER_BLANK,
   type SudokuConfig,
   type SudokuOptions,
-} from './config.ts';
-import { generatePuzzle, type Puzzle, puzzleKey } from './generator.ts';
-import { MAX_OBSERVATION_LENGTH, observationSpaces, observe, render } from './observation.ts';
-import { solve } from './solver.ts';
+  type SudokuState,
+} from './board.ts';
+import { generatePuzzle, type Puzzle, puzzleKey, solve } from './solver.ts';
 
 /** Every placement that would change the board without breaking a rule. */
 function legalPlacements({ size, puzzle, grid }: SudokuState): string[] {

@@ -11,17 +11,19 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import { integerSetting } from '../core/setting-fields.ts';
+import { integerSetting } from '../core/settings.ts';
 import { choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
 import { act, admissible, canonical } from './actions.ts';
-import { begin, generateHousehold, householdKey } from './generator.ts';
 import {
   allows,
+  begin,
   carried,
   doneThings,
+  generateHousehold,
   type Household,
   type HouseholdState,
+  householdKey,
   isLamp,
   isTreated,
   isWon,

@@ -2,10 +2,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
-import type { Goal, Product } from './catalog.ts';
-import { paintedParts } from './pages.ts';
-import { judge, tokenSetRatio } from './reward.ts';
-import { openShop, readProduct, Shop } from './shop.ts';
+import { type Goal, judge, type Product, tokenSetRatio } from './catalog.ts';
+import { openShop, paintedParts, readProduct, Shop } from './shop.ts';
 import { textShop } from './textshop.ts';
 
 const play = playing(textShop);

@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
-import { dataFile, MARKED_WORDS, words } from '../core/datasets/question.ts';
 import { pick } from '../core/datasets/records.ts';
+import { dataFile, MARKED_WORDS, words } from '../core/datasets/word-problems.ts';
 import { paintPage } from '../core/drawing/painting.ts';
 import {
   type ActionTool,
@@ -15,26 +15,26 @@ import {
   type ReferencePolicy,
   type Transition,
 } from '../core/environment.ts';
-import { choiceSetting, integerSetting } from '../core/setting-fields.ts';
+import { choiceSetting, integerSetting } from '../core/settings.ts';
 import { COUNT, choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull } from '../core/spaces.ts';
 import { SPLIT_PRESETS, SPLITS } from '../core/splits.ts';
-import type { Goal, Product } from './catalog.ts';
+import { type Goal, judge, type Product, type Verdict } from './catalog.ts';
 import {
   BACK,
   BUY,
   DETAILS,
   ENTRANCE,
   NEXT,
+  openShop,
   PAGES,
   type PageAddress,
   PER_PAGE,
   PREVIOUS,
   paintedParts,
+  type Shop,
   type ShopPage,
   showPage,
-} from './pages.ts';
-import { judge, type Verdict } from './reward.ts';
-import { openShop, type Shop } from './shop.ts';
+} from './shop.ts';
 
 type TextShopState = {
   readonly files: {

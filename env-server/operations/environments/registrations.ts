@@ -5,7 +5,7 @@ import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definiti
 import { EXAMPLES } from '../../custom/examples.ts';
 import type { Registered, Registrations } from '../../custom/registrations/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
-import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/report.ts';
+import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/play.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
 import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
 import { invalidRequest, type Problem } from '../../problems.ts';

@@ -12,7 +12,7 @@ import {
 import { resolveConfig } from '../settings.ts';
 import { dict, integers, type ObservationSpaces, type Space } from '../spaces.ts';
 import { checkEnvironment } from './checker.ts';
-import { formatReport, RULES, type Rule } from './report.ts';
+import { formatReport, RULES, type Rule } from './play.ts';
 
 const lake = frozenLake as AnyEnvironment;
 const FEW = { configs: [['default', {}]] as [string, JsonObject][], episodes: 3, steps: 12 };

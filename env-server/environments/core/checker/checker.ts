@@ -3,8 +3,7 @@ import { type AnyEnvironment, ENVIRONMENT_ID } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
 import { checkEpisode } from './episode-rules.ts';
-import { isPlainJson, shown } from './play.ts';
-import { type CheckReport, Findings } from './report.ts';
+import { type CheckReport, Findings, isPlainJson, shown } from './play.ts';
 
 /** Checks the specification alone. */
 function checkSpec(environment: AnyEnvironment, findings: Findings): void {

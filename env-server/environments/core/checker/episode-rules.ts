@@ -12,9 +12,19 @@ import {
 } from '../environment.ts';
 import { whyOutside } from '../membership.ts';
 import { charactersOf, type ObservationSpaces, type Space } from '../spaces.ts';
-import { deepFreeze, isPlainJson, junkAction, sameJson, sensibleAction, shown, throughJson } from './play.ts';
-import { checkReplay, type EpisodeSettings, isCopyable } from './replay.ts';
-import type { Findings, Rule } from './report.ts';
+import type { Findings, Rule } from './play.ts';
+import {
+  checkReplay,
+  deepFreeze,
+  type EpisodeSettings,
+  isCopyable,
+  isPlainJson,
+  junkAction,
+  sameJson,
+  sensibleAction,
+  shown,
+  throughJson,
+} from './play.ts';
 
 /** Clocks and random sources that an environment must not read, each as owner and method name. */
 const FORBIDDEN: readonly (readonly [owner: object, name: string, title: string])[] = [

@@ -8,7 +8,7 @@ import {
   type ObservationFormat,
   type Picture,
 } from '../environment.ts';
-import { choiceSetting } from '../setting-fields.ts';
+import { choiceSetting } from '../settings.ts';
 import { charactersOf, LINES, type Space, text } from '../spaces.ts';
 import { pictureUrl } from './png.ts';
 
