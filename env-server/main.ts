@@ -1,7 +1,7 @@
 import { flushCompileCache } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { Command, Option } from 'commander';
-import { listenOnPort } from '../shared/http/free-port.ts';
+import { listenOnPort } from '../shared/http/addresses.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { numberOption } from '../shared/number-option.ts';
 import { printableLines } from '../shared/printable.ts';

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { RecentMap } from './recent-map.ts';
-import { remembered } from './remembered.ts';
+import { RecentMap, remembered } from './remembered.ts';
 
 t.test('the entry that was used longest ago is dropped', async t => {
   const map = new RecentMap<string, number>(2);

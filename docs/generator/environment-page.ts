@@ -1,8 +1,6 @@
-import { endsOf } from '../../env-server/environments/core/ends.ts';
-import type { AnyEnvironment, Picture } from '../../env-server/environments/core/environment.ts';
+import { type AnyEnvironment, endsOf, type Picture } from '../../env-server/environments/core/environment.ts';
 import { resolveConfig, resolveOptions } from '../../env-server/environments/core/settings.ts';
-import { gymnasiumSpace } from '../../env-server/environments/core/space-documents.ts';
-import type { Space } from '../../env-server/environments/core/spaces.ts';
+import { gymnasiumSpace, type Space } from '../../env-server/environments/core/spaces.ts';
 import { BUILT_IN } from '../../env-server/environments/registry.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';

@@ -1,20 +1,21 @@
 import t from 'tap';
 import { Compile } from 'typebox/compile';
 import type { Json } from '../../shared/json.ts';
-import { whyOutside } from './core/membership.ts';
-import { gymnasiumSpace, jsonSchema } from './core/space-documents.ts';
 import {
   cell,
   choice,
   dict,
   FLAG,
+  gymnasiumSpace,
   integers,
+  jsonSchema,
   list,
   number,
   orNull,
   type Space,
   text,
   tuple,
+  whyOutside,
 } from './core/spaces.ts';
 
 interface Case {

@@ -11,7 +11,7 @@ import {
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { makeFolder } from '../../shared/make-folder.ts';
+import { makeFolder } from '../../shared/replace-file.ts';
 import { isDamage } from './persistence-health.ts';
 
 /** Locked by the server that uses a folder. */

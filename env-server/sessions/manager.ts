@@ -10,8 +10,15 @@ import {
 } from './finished-sessions.ts';
 import { Admission, type SessionLimits } from './limits/admission.ts';
 import { type ByteBudget, PendingInputs } from './limits/budgets.ts';
-import { ExpiryWheel, NewestFirst, SLOT_MS } from './limits/expiry.ts';
-import { type Clock, type ClockReading, FakeClock, ServerClock } from './limits/server-clock.ts';
+import {
+  type Clock,
+  type ClockReading,
+  ExpiryWheel,
+  FakeClock,
+  NewestFirst,
+  ServerClock,
+  SLOT_MS,
+} from './limits/server-clock.ts';
 import { type CloneRequest, type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';

@@ -10,7 +10,7 @@ import { type EpisodeSession, LiveEpisode } from './episodes/live-episode.ts';
 import { Snapshots, snapshotSize, unneededBytes } from './episodes/snapshots.ts';
 import type { Variant } from './episodes/variant.ts';
 import { type ByteAccount, sessionBudgetExceeded } from './limits/budgets.ts';
-import type { Expiring, Ordered } from './limits/expiry.ts';
+import type { Expiring, Ordered } from './limits/server-clock.ts';
 import { fingerprint, ReplyCache, type ReplyCacheOwner } from './replies/reply-cache.ts';
 import { type KeyedInput, type Recorder, recordedStep } from './storage/recorded-episode.ts';
 import type { SessionContent, SessionImage } from './storage/session-image.ts';

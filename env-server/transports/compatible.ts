@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Dispatcher } from '../stages/dispatcher.ts';
 import { addGymRoutes } from './gym/routes.ts';
-import { addMcpRoutes } from './mcp/routes.ts';
+import { addMcpRoutes } from './mcp/streamable-http.ts';
 import { addNemoGymRoutes } from './nemo-gym/routes.ts';
 import { addOpenEnvRoutes, type OpenEnvSettings } from './openenv/routes.ts';
 import { addOrsRoutes } from './ors/routes.ts';

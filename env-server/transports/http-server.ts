@@ -8,8 +8,7 @@ import { REPLY_HEADERS } from '../../shared/http/page-security.ts';
 import { Problem } from '../problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
-import { type Authenticator, authorizationOf } from './access/auth.ts';
-import { type AllowedOrigins, shareWithOrigins } from './access/origins.ts';
+import { type AllowedOrigins, type Authenticator, authorizationOf, shareWithOrigins } from './access/auth.ts';
 import type { OpenTelemetry } from './monitoring/open-telemetry.ts';
 import {
   countUpgrades,

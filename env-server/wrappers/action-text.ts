@@ -10,8 +10,12 @@ import {
 } from '../../shared/response.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
-import { withTimeLimit } from '../environments/core/ends.ts';
-import type { AnyEnvironment, StepInfo, Transition } from '../environments/core/environment.ts';
+import {
+  type AnyEnvironment,
+  type StepInfo,
+  type Transition,
+  withTimeLimit,
+} from '../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../environments/core/maybe-promise.ts';
 import { integerSetting, numberSetting, stepLimit } from '../environments/core/settings.ts';
 import { charactersOf, LINES } from '../environments/core/spaces.ts';

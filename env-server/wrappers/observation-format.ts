@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import type { Json } from '../../shared/json.ts';
 import { textOfParts } from '../../shared/observation-parts.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
-import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE, observedParts } from '../environments/core/drawing/scale.ts';
+import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE, observedParts } from '../environments/core/drawing/png.ts';
 import { type AnyEnvironment, observationSpaces } from '../environments/core/environment.ts';
 import { list, PART } from '../environments/core/spaces.ts';
 import { altered, UnfitWrapper, wrapper } from './layer.ts';

@@ -6,7 +6,7 @@ import {
   type ObservationFormat,
   observationSpaces,
 } from '../environments/core/environment.ts';
-import { whyOutside } from '../environments/core/membership.ts';
+import { whyOutside } from '../environments/core/spaces.ts';
 import { frozenLake } from '../environments/frozenlake/frozenlake.ts';
 import { begin } from './wrapped.test-data.ts';
 

@@ -1,7 +1,6 @@
 import type { Json } from '../../shared/json.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
-import { withTimeLimit } from '../environments/core/ends.ts';
-import type { Transition } from '../environments/core/environment.ts';
+import { type Transition, withTimeLimit } from '../environments/core/environment.ts';
 import { chain } from '../environments/core/maybe-promise.ts';
 import { type NestedState, nested, type ResetArguments, restart, wrapper } from './layer.ts';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Queue } from './queue.ts';
+import { Queue } from './slots.ts';
 
 t.test('a queue is first in, first out, and gives back in front what comes back', t => {
   const queue = new Queue<number>();

@@ -5,7 +5,7 @@ import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { FastifyInstance } from 'fastify';
 import { counted } from '../../shared/counted.ts';
-import { listenOnPort } from '../../shared/http/free-port.ts';
+import { listenOnPort } from '../../shared/http/addresses.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
-import { listenOnPort } from '../../shared/http/free-port.ts';
+import { listenOnPort } from '../../shared/http/addresses.ts';
 import { baseFolder } from '../config/derived.ts';
 import { parseModelName } from '../hub/cache.ts';
 import { playedPrecision } from '../models/frozen-weights.ts';

@@ -11,10 +11,15 @@ import type {
 import type { Space } from '../../environments/core/spaces.ts';
 import { actionCheck } from '../../sessions/episodes/variant.ts';
 import type { ScriptDefinition, WebhookDefinition } from './definition.ts';
-import { aboutSpec, DEFAULT_MAX_STEPS, type DefinedActionSpace, stepsSetting } from './definition-parts.ts';
+import {
+  aboutSpec,
+  compileLists,
+  DEFAULT_MAX_STEPS,
+  type DefinedActionSpace,
+  stepsSetting,
+} from './definition-parts.ts';
 import { DefinitionFaults } from './fault.ts';
 import { compileSubset } from './schema-subset.ts';
-import { compileLists } from './word-lists.ts';
 
 const DEFAULT_OBSERVATION_LENGTH = 10_000;
 const DEFAULT_ACTION_LENGTH = 2000;

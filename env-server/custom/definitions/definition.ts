@@ -13,8 +13,8 @@ import {
   REWARD,
   task,
   Wrappers,
+  wordLists,
 } from './definition-parts.ts';
-import { wordLists } from './word-lists.ts';
 
 export const MAX_SOURCE_LENGTH = 256 * 1024;
 

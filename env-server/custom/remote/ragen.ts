@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import type { Ends } from '../../environments/core/ends.ts';
 import type {
   AnyEnvironment,
   Description,
+  Ends,
   Environment,
   EnvironmentSpec,
 } from '../../environments/core/environment.ts';

@@ -4,9 +4,9 @@ import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { namedActions } from '../../environments/core/actions.ts';
-import type { Ends } from '../../environments/core/ends.ts';
 import {
   type AnyEnvironment,
+  type Ends,
   type Environment,
   type EnvironmentSpec,
   InvalidOptions,

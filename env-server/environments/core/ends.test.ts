@@ -3,8 +3,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { createRegistry } from '../registry.ts';
 import { sensibleAction } from './checker/play.ts';
-import { endsOf } from './ends.ts';
-import type { AnyEnvironment, Transition } from './environment.ts';
+import { type AnyEnvironment, endsOf, type Transition } from './environment.ts';
 import { resolveConfig, resolveOptions } from './settings.ts';
 
 const EPISODES = 3;

@@ -4,8 +4,7 @@ import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions } from '../core/actions.ts';
 import { cellAt, type Layout, layoutSchema, readLayout, textFormSchema } from '../core/drawing/grid.ts';
-import type { Ends } from '../core/ends.ts';
-import { InvalidConfig, InvalidOptions, type StepInfo } from '../core/environment.ts';
+import { type Ends, InvalidConfig, InvalidOptions, type StepInfo } from '../core/environment.ts';
 import { choiceSetting, integerSetting, numberSetting } from '../core/settings.ts';
 import { isInSplit, splitSchema, symmetricKey } from '../core/splits.ts';
 

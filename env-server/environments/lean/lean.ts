@@ -2,13 +2,13 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { chooseRecord } from '../core/datasets/records.ts';
 import { words } from '../core/datasets/word-problems.ts';
-import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
   type EnvironmentSpec,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
+  TIME_LIMIT,
   type Transition,
 } from '../core/environment.ts';
 import { COUNT, charactersOf, choice, dict, LINES, list, type ObservationSpaces } from '../core/spaces.ts';

@@ -13,8 +13,7 @@ import {
   questionOptions,
   words,
 } from '../core/datasets/word-problems.ts';
-import { RIGHT_OR_WRONG } from '../core/ends.ts';
-import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { type Environment, InvalidOptions, RIGHT_OR_WRONG } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
 import { dict, FLAG, list } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';

@@ -1,6 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
-import { remembered } from '../../../shared/remembered.ts';
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { shippedRecords } from '../core/datasets/records.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';

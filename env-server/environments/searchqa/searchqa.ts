@@ -5,13 +5,13 @@ import { closed, Type } from '../../../shared/schema/type.ts';
 import { textTool } from '../core/actions.ts';
 import { InvalidField, partOf, pick, readRecords, textField } from '../core/datasets/records.ts';
 import { dataFile, indexOption, MARKED_WORDS, words } from '../core/datasets/word-problems.ts';
-import { RIGHT_OR_WRONG } from '../core/ends.ts';
 import {
   type ActionTool,
   type Environment,
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
+  RIGHT_OR_WRONG,
   type Transition,
 } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';

@@ -3,8 +3,7 @@ import type { JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions } from '../core/actions.ts';
 import { layoutSchema, textFormSchema } from '../core/drawing/grid.ts';
-import type { Ends } from '../core/ends.ts';
-import type { StepInfo } from '../core/environment.ts';
+import type { Ends, StepInfo } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
 import { splitSchema } from '../core/splits.ts';
 

@@ -1,12 +1,13 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Canvas, type Color, cellSize, textWidth } from '../core/drawing/painting.ts';
-import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
 import {
   type Environment,
   InvalidOptions,
   type ObservationFormat,
   type Picture,
+  RIGHT_OR_WRONG,
+  rightOrWrong,
   type Transition,
 } from '../core/environment.ts';
 import {

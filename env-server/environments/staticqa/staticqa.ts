@@ -13,8 +13,7 @@ import {
   questionOptions,
   words,
 } from '../core/datasets/word-problems.ts';
-import { RIGHT_OR_WRONG, rightOrWrong } from '../core/ends.ts';
-import { type Environment, InvalidOptions } from '../core/environment.ts';
+import { type Environment, InvalidOptions, RIGHT_OR_WRONG, rightOrWrong } from '../core/environment.ts';
 import { choiceSetting } from '../core/settings.ts';
 import { dict, FLAG, list, orNull } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';

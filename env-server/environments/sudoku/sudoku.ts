@@ -1,8 +1,8 @@
-import { TIME_LIMIT } from '../core/ends.ts';
 import {
   type Environment,
   InvalidOptions,
   type ReferencePolicy,
+  TIME_LIMIT,
   type Transition,
 } from '../core/environment.ts';
 import { chain } from '../core/maybe-promise.ts';

@@ -1,13 +1,10 @@
 import { Type } from '../../../shared/schema/type.ts';
-import { endsOf } from '../../environments/core/ends.ts';
-import { type EnvironmentSpec, observationSpaces } from '../../environments/core/environment.ts';
+import { type EnvironmentSpec, endsOf, observationSpaces } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
-import type { Space } from '../../environments/core/spaces.ts';
+import { gymnasiumSpace, jsonSchema, type Space } from '../../environments/core/spaces.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import { serverOperation } from '../operation.ts';
-import { EnvironmentDocument, EnvironmentList } from '../schemas/environment.ts';
-import { Config, EnvId, Wrappers } from '../schemas/fields.ts';
+import { Config, EnvId, EnvironmentDocument, EnvironmentList, Wrappers } from '../schemas/fields.ts';
 
 const MAX_SEARCH_LENGTH = 256;
 /** More than a server has by default, so that clients without paging see them all. */

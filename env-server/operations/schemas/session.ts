@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../../environments/core/drawing/scale.ts';
+import { MAX_PICTURE_SIZE, MIN_PICTURE_SIZE } from '../../environments/core/drawing/png.ts';
 import type { SeenObservation } from '../../sessions/episodes/episode.ts';
 import { Bag, nullable, Wrappers } from './fields.ts';
 

@@ -1,9 +1,8 @@
 import type { Static } from 'typebox';
-import { RecentMap } from '../../../shared/recent-map.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import type { Sliced } from '../../../shared/slices.ts';
-import { encodePng } from '../../environments/core/drawing/png.ts';
-import { scaled } from '../../environments/core/drawing/scale.ts';
+import { encodePng, scaled } from '../../environments/core/drawing/png.ts';
 import { isPainted } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../../environments/core/slices.ts';

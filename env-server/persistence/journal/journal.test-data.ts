@@ -2,10 +2,10 @@ import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { replayJournal } from '../../store/left-records.ts';
 import { PersistenceHealth } from '../persistence-health.ts';
 import { Journal, type JournalSettings } from './journal.ts';
 import { type JournalDisk, JournalFiles, listJournal, type ReplayFindings } from './journal-files.ts';
-import { replayJournal } from './replay.ts';
 import { type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
 /** A disk that fills up, fails, is slow, and recovers when the test says so. */

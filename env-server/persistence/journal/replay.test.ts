@@ -5,10 +5,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { crc32 } from 'node:zlib';
 import { pino } from 'pino';
 import t from 'tap';
-import { LeftRecords } from '../../store/left-records.ts';
+import { LeftRecords, replayJournal } from '../../store/left-records.ts';
 import { openJournal, replayed } from './journal.test-data.ts';
 import { journalDisk, listJournal } from './journal-files.ts';
-import { replayJournal } from './replay.ts';
 
 /** Milliseconds of applying a record. */
 const MS_PER_RECORD = 0.002;

@@ -1,10 +1,8 @@
 import { faultsOf } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
-import { remembered } from '../../../shared/remembered.ts';
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { compiled } from '../../../shared/schema/check.ts';
-import { withParts } from '../../environments/core/drawing/scale.ts';
-import { withTimeLimit } from '../../environments/core/ends.ts';
+import { withParts } from '../../environments/core/drawing/png.ts';
 import {
   type AnyEnvironment,
   InvalidConfig,
@@ -12,11 +10,11 @@ import {
   type ObservationFormat,
   type StepInfo,
   type Transition,
+  withTimeLimit,
 } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { resolveConfig, resolveOptions, stepLimit } from '../../environments/core/settings.ts';
-import { jsonSchema } from '../../environments/core/space-documents.ts';
-import type { Space } from '../../environments/core/spaces.ts';
+import { jsonSchema, type Space } from '../../environments/core/spaces.ts';
 import type { Registry } from '../../environments/registry.ts';
 import { Problem } from '../../problems.ts';
 import { type WrapperChoice, wrap } from '../../wrappers/wrap.ts';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ExpiryWheel } from './expiry.ts';
+import { ExpiryWheel } from './server-clock.ts';
 
 const item = (expiresAt: number) => ({ expiresAt, slot: 0 });
 

@@ -101,3 +101,87 @@ export class FakeClock {
 }
 
 export type Clock = ServerClock | FakeClock;
+
+/** Longest delay in noticing an expired item, in milliseconds. */
+export const SLOT_MS = 1000;
+
+/** Something that expires; `slot` belongs to the wheel. */
+export interface Expiring {
+  /** Milliseconds since the epoch. It may move later at any time without notifying the wheel, and never earlier. */
+  readonly expiresAt: number;
+  slot: number;
+}
+
+/**
+ * A timer wheel. Slots are one second wide; an item used since it was scheduled is moved only when its slot comes up,
+ * so using an item costs nothing.
+ */
+export class ExpiryWheel<T extends Expiring> {
+  readonly #slots = new Map<number, Set<T>>();
+  #swept: number;
+
+  constructor(now: number) {
+    this.#swept = Math.floor(now / SLOT_MS);
+  }
+
+  schedule(item: T): void {
+    const slot = Math.max(Math.ceil(item.expiresAt / SLOT_MS), this.#swept + 1);
+    item.slot = slot;
+    const items = this.#slots.get(slot);
+    if (items) items.add(item);
+    else this.#slots.set(slot, new Set([item]));
+  }
+
+  cancel(item: T): void {
+    const items = this.#slots.get(item.slot);
+    if (!items?.delete(item)) return;
+    if (items.size === 0) this.#slots.delete(item.slot);
+  }
+
+  /** Removes and returns the items that have expired. */
+  sweep(now: number): T[] {
+    const last = Math.floor(now / SLOT_MS);
+    const expired: T[] = [];
+    const moved: T[] = [];
+    for (const [slot, items] of this.#slots) {
+      if (slot > last) continue;
+      this.#slots.delete(slot);
+      for (const item of items) (item.expiresAt <= now ? expired : moved).push(item);
+    }
+    this.#swept = Math.max(this.#swept, last);
+    for (const item of moved) this.schedule(item);
+    return expired;
+  }
+}
+
+/** A member of the list, linked to its neighbors. */
+export interface Ordered<T> {
+  /** The next newer member. */
+  newer: T | undefined;
+  /** The next older member. */
+  older: T | undefined;
+}
+
+/** Keeps members in order of arrival, so that the newest are found without a scan. */
+export class NewestFirst<T extends Ordered<T>> {
+  #newest: T | undefined;
+
+  add(member: T): void {
+    member.older = this.#newest;
+    if (this.#newest) this.#newest.newer = member;
+    this.#newest = member;
+  }
+
+  remove(member: T): void {
+    const { newer, older } = member;
+    if (newer) newer.older = older;
+    else if (this.#newest === member) this.#newest = older;
+    if (older) older.newer = newer;
+    member.newer = undefined;
+    member.older = undefined;
+  }
+
+  *[Symbol.iterator](): Generator<T> {
+    for (let member = this.#newest; member; member = member.older) yield member;
+  }
+}

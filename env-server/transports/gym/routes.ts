@@ -3,12 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { compiled } from '../../../shared/schema/check.ts';
 import { isObject } from '../../custom/answer.ts';
 import { observationSpaces } from '../../environments/core/environment.ts';
-import { gymnasiumSpace, jsonSchema } from '../../environments/core/space-documents.ts';
-import type { Space } from '../../environments/core/spaces.ts';
+import { gymnasiumSpace, jsonSchema, type Space } from '../../environments/core/spaces.ts';
 import type { OperationInput } from '../../operations/operation.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type {

@@ -4,7 +4,7 @@ import { isParts, partsOfText, textOfParts, withoutImages } from '../../../share
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { ActionTool } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { jsonSchema } from '../../environments/core/space-documents.ts';
+import { jsonSchema } from '../../environments/core/spaces.ts';
 import { problemOf } from '../../operations/problems.ts';
 import { AnyJson, Config, Options, Seed, SessionId } from '../../operations/schemas/fields.ts';
 import type {

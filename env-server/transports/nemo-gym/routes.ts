@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { JsonObject } from '../../../shared/json.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/problems.ts';
@@ -17,8 +17,7 @@ import { TaskSpec } from '../ors/requests.ts';
 import { type ClientSession, ClientSessions, callTool } from '../ors/sessions.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
 import { sendJson, sendJsonText } from '../replies/send.ts';
-import { aggregate } from './aggregate.ts';
-import { rowsOf, textOf } from './rows.ts';
+import { aggregate, rowsOf, textOf } from './rows.ts';
 
 const ROOT = '/compat/nemo-gym';
 /** Servers of NeMo Gym that observe rollouts put a rollout's id in front of the route. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/fields.ts';
 import type { ActionForm } from './messages.ts';
 
 /** Protocol version; OpenEnv's validator derives the profile `openenv-http/1.x` from it. */

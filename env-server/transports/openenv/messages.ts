@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
-import { jsonSchema } from '../../environments/core/space-documents.ts';
+import { jsonSchema } from '../../environments/core/spaces.ts';
 import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';

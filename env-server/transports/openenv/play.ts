@@ -5,7 +5,7 @@ import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/operation.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/fields.ts';
 import type { CreatedSession, Session, SessionDetail, StepResult } from '../../operations/schemas/session.ts';
 import type { Problem, ProblemCode } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';

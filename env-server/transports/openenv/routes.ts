@@ -6,7 +6,7 @@ import { isObject } from '../../custom/answer.ts';
 import { type OpenEnvCode, SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { EnvironmentDocument } from '../../operations/schemas/environment.ts';
+import type { EnvironmentDocument } from '../../operations/schemas/fields.ts';
 import { Problem } from '../../problems.ts';
 import { type SessionLimits, TooManySessions } from '../../sessions/limits/admission.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
@@ -37,7 +37,13 @@ import {
   UnknownType,
   within,
 } from './messages.ts';
-import { type HttpCaller, NamedSessions } from './named-sessions.ts';
+import {
+  type HttpCaller,
+  NamedSessions,
+  NORMAL,
+  SessionSocket,
+  type SocketServices,
+} from './named-sessions.ts';
 import {
   OpenEnvPlay,
   type OpenEnvStepReply,
@@ -46,7 +52,6 @@ import {
   stepReplyText,
   takeStep,
 } from './play.ts';
-import { NORMAL, SessionSocket, type SocketServices } from './session-socket.ts';
 
 interface ErrorData {
   readonly code: OpenEnvCode;

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import type { Json } from '../../../shared/json.ts';
-import type { EnvironmentList } from '../../operations/schemas/environment.ts';
+import type { EnvironmentList } from '../../operations/schemas/fields.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';
 import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';

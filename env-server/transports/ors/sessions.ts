@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyReply } from 'fastify';
 import type { JsonObject } from '../../../shared/json.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { Session, SessionDetail } from '../../operations/schemas/session.ts';
 import { PROBLEMS, Problem, type ProblemCode } from '../../problems.ts';

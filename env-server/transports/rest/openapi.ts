@@ -1,18 +1,12 @@
 import type { TObject, TSchema } from 'typebox';
+import { Type } from '../../../shared/schema/type.ts';
 import type { Operation } from '../../operations/operation.ts';
 import { BATCH_PROBLEMS, documentedProblems } from '../../operations/problems.ts';
 import { REQUEST_KEY } from '../../operations/schemas/fields.ts';
+import { SessionCard } from '../../operations/schemas/session.ts';
 import { OPERATIONS } from '../../operations/table.ts';
-import type { ProblemCode } from '../../problems.ts';
-import {
-  type Document,
-  type Emit,
-  frameSchemas,
-  lift,
-  ProblemSchema,
-  pascal,
-  reference,
-} from './openapi-frames.ts';
+import { PROBLEMS, type ProblemCode } from '../../problems.ts';
+import { WATCH_PROPERTIES } from '../websocket/session-feed.ts';
 
 /** Version of the interface, not of the package: it changes when a client could notice. */
 const API_VERSION = '1.0.0';
@@ -159,5 +153,228 @@ function batchDocument(): Document {
       200: { description: 'A reply for every item.', content: jsonContent(reference('BatchResult')) },
       default: problemResponse(BATCH_PROBLEMS),
     },
+  };
+}
+
+const ProblemSchema = Type.Object(
+  {
+    type: Type.String(),
+    title: Type.String(),
+    status: Type.Integer(),
+    detail: Type.String(),
+    code: Type.Unsafe<keyof typeof PROBLEMS>({ type: 'string', enum: Object.keys(PROBLEMS) }),
+    retryable: Type.Boolean({ description: 'The same request may succeed later.' }),
+    trace_id: Type.String(),
+    retry_after_s: Type.Optional(Type.Number()),
+    errors: Type.Optional(
+      Type.Array(
+        Type.Object({
+          pointer: Type.String({ description: 'JSON pointer into the request.' }),
+          detail: Type.String(),
+        }),
+      ),
+    ),
+  },
+  { title: 'Problem', description: 'RFC 9457 problem document.' },
+);
+
+/** A part of the OpenAPI document. */
+type Document = { [key: string]: unknown };
+
+/** Moves titled parts of a schema to the components; returns the schema with references to them. */
+type Emit = (schema: unknown) => unknown;
+
+/** Moves titled schemas into the components and leaves references in their place. */
+function lift(schema: unknown, components: Map<string, Document>): unknown {
+  if (Array.isArray(schema)) return schema.map(item => lift(item, components));
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const copy: Document = {};
+  for (const [key, value] of Object.entries(schema)) {
+    if (key !== 'default' && key !== 'title') copy[key] = lift(value, components);
+    else copy[key] = value;
+  }
+  if (typeof copy.title !== 'string') return copy;
+  const { title, ...rest } = copy;
+  components.set(title as string, rest);
+  return reference(title as string);
+}
+
+/** Reference to a component. */
+const reference = (name: string): Document => ({ $ref: `#/components/schemas/${name}` });
+
+/** `create_session` as `CreateSession`. */
+function pascal(name: string): string {
+  return name
+    .split('_')
+    .map(word => word[0].toUpperCase() + word.slice(1))
+    .join('');
+}
+
+interface Schemas {
+  [name: string]: Document;
+}
+
+const ID = { type: ['string', 'integer'], description: 'Id of the frame, chosen by the caller.' };
+const OF_EVERY_FRAME = {
+  id: ID,
+  traceparent: {
+    type: 'string',
+    description:
+      'The trace that the frame belongs to, as W3C Trace Context writes it; that of the socket when absent.',
+  },
+};
+const BATCH_PROPERTIES = {
+  items: { type: 'array', items: reference('BatchItem'), minItems: 1 },
+  wait: {
+    type: 'integer',
+    minimum: 1,
+    description: 'Answer when this many items are ready; `pending` names the others, which continue.',
+  },
+};
+
+/** Schema of an object that requires all of its properties. */
+const whole = (properties: Document): Document => ({
+  type: 'object',
+  required: Object.keys(properties),
+  properties,
+});
+const flag = (value: boolean): Document => ({ type: 'boolean', const: value });
+const op = (name: string): Document => ({ type: 'string', const: name });
+
+/**
+ * Batch items and WebSocket frames by name: an operation's parameters, query and body in one flat object. Each is a closed
+ * schema with a name, because client generators ignore `unevaluatedProperties`.
+ */
+function frameSchemas(emit: Emit): Schemas {
+  const results = [...new Set(OPERATIONS.map(operation => operation.result))].map(emit);
+  const names = OPERATIONS.map(({ name }) => pascal(name));
+  return {
+    ...operationFrames(emit),
+    ...batchSchemas(names.map(name => `${name}Item`)),
+    Result: { anyOf: results },
+    PingFrame: frame({ op: op('ping') }, []),
+    Pong: whole({ pong: flag(true) }),
+    ...watchFrames(emit),
+    Frame: {
+      description: 'A client’s message on the WebSocket.',
+      oneOf: [
+        ...names.map(name => `${name}Frame`),
+        'BatchFrame',
+        'PingFrame',
+        'WatchFrame',
+        'UnwatchFrame',
+      ].map(reference),
+    },
+    ReplyFrame: replyFrame(),
+  };
+}
+
+function frame(properties: Document, required: readonly string[]): Document {
+  return {
+    type: 'object',
+    required: ['id', 'op', ...required],
+    properties: { ...OF_EVERY_FRAME, ...properties },
+    additionalProperties: false,
+  };
+}
+
+/** An item and a frame for every operation. */
+function operationFrames(emit: Emit): Schemas {
+  const schemas: Schemas = {};
+  for (const operation of OPERATIONS) {
+    const { name, keyed, documented } = operation;
+    const parts = [operation.params, operation.query, operation.body];
+    const required = parts.flatMap(part => part.required ?? []);
+    const properties = emit({
+      op: { type: 'string', const: name },
+      ...Object.assign({}, ...parts.map(part => part.properties), documented),
+      ...(keyed && { request_key: { type: 'string', ...REQUEST_KEY } }),
+    }) as Document;
+    const item = { type: 'object', required: ['op', ...required], properties, additionalProperties: false };
+    schemas[`${pascal(name)}Item`] = item;
+    schemas[`${pascal(name)}Frame`] = frame(properties, required);
+  }
+  return schemas;
+}
+
+function batchSchemas(items: readonly string[]): Schemas {
+  return {
+    BatchItem: {
+      description: 'Parameters, query and body of an operation in one flat object, `op` names it.',
+      oneOf: items.map(reference),
+    },
+    BatchBody: {
+      type: 'object',
+      required: ['items'],
+      properties: BATCH_PROPERTIES,
+      additionalProperties: false,
+    },
+    BatchFrame: frame(
+      {
+        op: op('batch'),
+        ...BATCH_PROPERTIES,
+        request_key: { type: 'string', ...REQUEST_KEY },
+      },
+      ['items'],
+    ),
+    BatchReply: {
+      oneOf: [
+        whole({ ok: flag(true), result: reference('Result') }),
+        whole({ ok: flag(false), error: reference('Problem') }),
+        whole({ ok: flag(false), pending: flag(true) }),
+      ],
+    },
+    BatchResult: {
+      type: 'object',
+      required: ['results'],
+      properties: {
+        results: { type: 'array', items: reference('BatchReply') },
+        pending: {
+          type: 'array',
+          items: { type: 'integer' },
+          description: 'Positions of the items that were not ready; present with `wait`.',
+        },
+      },
+    },
+  };
+}
+
+function replyFrame(): Document {
+  return {
+    description: 'The server’s reply; `id` is null if the frame had no readable one.',
+    oneOf: [
+      whole({
+        id: ID,
+        ok: flag(true),
+        result: { anyOf: ['Result', 'BatchResult', 'Pong', 'Watching', 'NotWatching'].map(reference) },
+      }),
+      whole({
+        id: { ...ID, type: ['string', 'integer', 'null'] },
+        ok: flag(false),
+        error: reference('Problem'),
+      }),
+    ],
+  };
+}
+
+/** Schemas of the requests and replies of the WebSocket operations `watch` and `unwatch`. */
+function watchFrames(emit: Emit): Schemas {
+  return {
+    WatchFrame: frame(emit(WATCH_PROPERTIES) as Document, []),
+    UnwatchFrame: frame({ op: op('unwatch') }, []),
+    Watching: {
+      description: 'Current sessions. The first reply has all visible ones, later replies have the changes.',
+      type: 'object',
+      required: ['sessions'],
+      properties: {
+        sessions: { type: 'array', items: emit(SessionCard) },
+        order: {
+          type: 'array',
+          items: { type: 'string' },
+          description: 'Ids of all visible sessions, newest first, ended ones last; absent if unchanged.',
+        },
+      },
+    },
+    NotWatching: whole({ watching: flag(false) }),
   };
 }

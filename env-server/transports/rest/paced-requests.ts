@@ -2,7 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../../shared/http/addresses.ts';
-import { Queue } from '../../../shared/scheduling/queue.ts';
+import { Queue } from '../../../shared/scheduling/slots.ts';
 import { clientKey, type FairScheduler, type Lane, type Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
 

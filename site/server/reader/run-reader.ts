@@ -1,7 +1,6 @@
 import { relative, resolve } from 'node:path';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
-import { remembered } from '../../../shared/remembered.ts';
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
 import {

@@ -1,6 +1,5 @@
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
-import { RecentMap } from '../../../shared/recent-map.ts';
-import { remembered } from '../../../shared/remembered.ts';
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';

@@ -1,5 +1,4 @@
-import { RecentMap } from '../../../shared/recent-map.ts';
-import { remembered } from '../../../shared/remembered.ts';
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';

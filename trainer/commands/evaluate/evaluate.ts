@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { closing } from '../../../shared/closing.ts';
 import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
-import { makeFolder } from '../../../shared/make-folder.ts';
-import { replaceFileSync } from '../../../shared/replace-file.ts';
+import { makeFolder, replaceFileSync } from '../../../shared/replace-file.ts';
 import { isAuthorName } from '../../../shared/run-folder/signed-result.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import {

@@ -13,7 +13,7 @@ import { basename, join, resolve } from 'node:path';
 import { parse, stringify } from 'yaml';
 import { validateConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
-import { makeFolder } from '../../../shared/make-folder.ts';
+import { makeFolder } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../../config/settings.ts';
 

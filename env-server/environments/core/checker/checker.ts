@@ -1,7 +1,7 @@
 import type { JsonObject } from '../../../../shared/json.ts';
 import { type AnyEnvironment, ENVIRONMENT_ID } from '../environment.ts';
-import { whyOutside } from '../membership.ts';
 import { resolveConfig, resolveOptions } from '../settings.ts';
+import { whyOutside } from '../spaces.ts';
 import { checkEpisode } from './episode-rules.ts';
 import { type CheckReport, Findings, isPlainJson, shown } from './play.ts';
 

@@ -2,16 +2,15 @@ import { webcrypto } from 'node:crypto';
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import type { Json } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
-import { endsOf } from '../ends.ts';
 import {
   type AnyEnvironment,
+  endsOf,
   type ObservationFormat,
   observationSpaces,
   type StepInfo,
   type Transition,
 } from '../environment.ts';
-import { whyOutside } from '../membership.ts';
-import { charactersOf, type ObservationSpaces, type Space } from '../spaces.ts';
+import { charactersOf, type ObservationSpaces, type Space, whyOutside } from '../spaces.ts';
 import type { Findings, Rule } from './play.ts';
 import {
   checkReplay,
