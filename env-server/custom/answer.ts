@@ -1,6 +1,6 @@
 import { shown } from '../../shared/faults.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import type { StepInfo, Transition } from '../environments/core/environment.ts';
+import { type StepInfo, stepInfo, type Transition } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
 
 /** Observation of a state, as custom code returned it. */
@@ -102,12 +102,7 @@ export function refused<S extends { readonly text: string; readonly success?: bo
   message?: string,
 ): Transition<S> {
   const { success = false } = state;
-  const info = {
-    success,
-    action_is_valid: false,
-    action_is_effective: false,
-    ...(message !== undefined && { message }),
-  };
+  const info = stepInfo(success, false, false, null, { ...(message !== undefined && { message }) });
   return { state, reward: 0, terminated: false, info };
 }
 

@@ -1,4 +1,5 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import { remembered } from '../../shared/remembered.ts';
 import { inTransaction, openDatabase } from './database.ts';
 
 /** Milliseconds that a write waits for another process. */
@@ -215,13 +216,11 @@ export class SessionRows {
   }
 
   #statement(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (!statement) {
-      statement = this.#database.prepare(sql);
+    return remembered(this.#statements, sql, () => {
+      const statement = this.#database.prepare(sql);
       statement.setAllowUnknownNamedParameters(true);
-      this.#statements.set(sql, statement);
-    }
-    return statement;
+      return statement;
+    });
   }
 }
 

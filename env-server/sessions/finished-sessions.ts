@@ -1,4 +1,5 @@
 import type { Json } from '../../shared/json.ts';
+import { remembered } from '../../shared/remembered.ts';
 import { MAX_REMEMBERED } from '../persistence/session-rows.ts';
 import { Problem } from '../problems.ts';
 import type { EpisodeState, TrajectoryRecord } from './episodes/episode.ts';
@@ -69,11 +70,7 @@ export class FinishedSessions {
       createdAt,
       bytes,
     };
-    let own = this.#byOwner.get(owner);
-    if (!own) {
-      own = new Map();
-      this.#byOwner.set(owner, own);
-    }
+    const own = remembered(this.#byOwner, owner, () => new Map());
     own.set(id, kept);
     this.#bytes += bytes;
     if (own.size > MAX_PER_CLIENT) this.#drop(firstUnplayed(own) ?? first(own)!);

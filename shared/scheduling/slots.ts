@@ -1,3 +1,5 @@
+import { remembered } from '../remembered.ts';
+
 /** Number of taken items after which the array is compacted. */
 const MAX_TAKEN = 1024;
 /** Capacity that an empty queue keeps. */
@@ -136,12 +138,7 @@ export class Slots {
   }
 
   #ownerOf(name: string): Owner {
-    let owner = this.#owners.get(name);
-    if (!owner) {
-      owner = { name, taken: 0, ready: new Set() };
-      this.#owners.set(name, owner);
-    }
-    return owner;
+    return remembered(this.#owners, name, () => ({ name, taken: 0, ready: new Set() }));
   }
 
   #settle(owner: Owner): void {

@@ -3,7 +3,7 @@ import t from 'tap';
 import { Type as Library, type TSchema } from 'typebox';
 import { Default } from 'typebox/value';
 import { BUILT_IN } from '../../env-server/environments/registry.ts';
-import { fillDefaults } from './defaults.ts';
+import { fillDefaults } from './check.ts';
 import { Type } from './type.ts';
 
 const leaf = fc.oneof(

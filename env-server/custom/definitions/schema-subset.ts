@@ -1,7 +1,6 @@
 import type { TSchema } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { fits } from '../../../shared/schema/check.ts';
-import { fillDefaults } from '../../../shared/schema/defaults.ts';
+import { fillDefaults, fits } from '../../../shared/schema/check.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { type DefinitionFaults, escapePointer } from './fault.ts';
 

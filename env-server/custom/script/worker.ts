@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import { remembered } from '../../../shared/remembered.ts';
 import { JsonOutOfBounds, jsonLimits, readAnswer, readValue } from '../json-limits.ts';
 import {
   LimitReached,
@@ -29,11 +30,11 @@ function answer({ script, source, forget, request }: WorkerRequest): WorkerReply
   }
   if (source !== undefined) sources.set(script, source);
   try {
-    let sandbox = sandboxes.get(script);
-    if (!sandbox) {
-      sandbox = new Sandbox(engine, sources.get(script) as string, limits);
-      sandboxes.set(script, sandbox);
-    }
+    const sandbox = remembered(
+      sandboxes,
+      script,
+      () => new Sandbox(engine, sources.get(script) as string, limits),
+    );
     const text =
       request === undefined
         ? JSON.stringify({ valid_actions: sandbox.hasValidActions })

@@ -11,7 +11,7 @@ import {
   type EnvironmentSpec,
   InvalidOptions,
   type ReferencePolicy,
-  type StepInfo,
+  stepInfo,
 } from '../../environments/core/environment.ts';
 import { COUNT, charactersOf, choice, dict, list } from '../../environments/core/spaces.ts';
 import type { TabularDefinition } from '../definitions/definition.ts';
@@ -165,8 +165,7 @@ export function* tabularEnvironment(
       const here = tableState(state);
       const branch = branchOf(here, actions.indexOf(action));
       if (branch === undefined) {
-        const info = { success: here.success, action_is_valid: false, action_is_effective: false };
-        return { state, reward: 0, terminated: false, info };
+        return { state, reward: 0, terminated: false, info: stepInfo(here.success, false, false) };
       }
       const outcome = drawn(tables.upTo, tables.from[branch], tables.from[branch + 1], rng);
       const next = tables.states[tables.to[outcome]];
@@ -174,7 +173,7 @@ export function* tabularEnvironment(
         state: { ...state, at: next.name, steps: state.steps + 1 },
         reward: tables.reward[outcome],
         terminated: next.valid.length === 0,
-        info: infoOf(next, next.name !== state.at),
+        info: stepInfo(next.success, true, next.name !== state.at, next.end),
       };
     },
 
@@ -276,10 +275,6 @@ function likeliest({ from, to, probability }: Tables, branch: number): number {
   let best = from[branch];
   for (let i = best + 1; i < from[branch + 1]; i++) if (probability[i] > probability[best]) best = i;
   return to[best];
-}
-
-function infoOf({ success, end }: TableState, effective: boolean): StepInfo {
-  return { success, action_is_valid: true, action_is_effective: effective, ...(end && { ended_by: end }) };
 }
 
 function startOf(tables: Tables, rng: Random, { start }: Options): string {

@@ -3,6 +3,7 @@ import type { Static } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import { unchanged } from '../core/actions.ts';
 import {
   type Description,
   type Environment,
@@ -10,7 +11,7 @@ import {
   InvalidOptions,
   type ObservationFormat,
   type ReferencePolicy,
-  type StepInfo,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { choiceSetting, numberSetting } from '../core/settings.ts';
@@ -142,8 +143,9 @@ export const bandit = {
   step(state: BanditState, action: Json, rng: Random): Transition<BanditState> {
     const arm = armOf(state, action);
     if (!arm || state.pulled) {
-      const info = stepInfo(state.pulled?.arm, arm !== undefined, false);
-      return { state, reward: 0, terminated: state.pulled !== null, info };
+      const { pulled } = state;
+      const end = pulled && { success: pulled.arm === 'high', ended_by: `${pulled.arm}_arm` };
+      return unchanged(state, arm !== undefined, end);
     }
     const { low, high, high_probability } = state.rewards;
     const reward = arm === 'low' ? low : rng.chance(high_probability) ? high : 0;
@@ -151,7 +153,7 @@ export const bandit = {
       state: { ...state, pulled: { arm, reward } },
       reward,
       terminated: true,
-      info: stepInfo(arm, true, true),
+      info: stepInfo(arm === 'high', true, true, `${arm}_arm`),
     };
   },
 
@@ -194,14 +196,4 @@ function armOf(state: BanditState, action: Json): Arm | undefined {
   if (typeof action !== 'string') return undefined;
   const wanted = fold(action);
   return state.order.find(arm => fold(state.names[arm]) === wanted);
-}
-
-/** @param pulled arm pulled in this episode, if any */
-function stepInfo(pulled: Arm | undefined, valid: boolean, effective: boolean): StepInfo {
-  return {
-    success: pulled === 'high',
-    action_is_valid: valid,
-    action_is_effective: effective,
-    ...(pulled && { ended_by: `${pulled}_arm` }),
-  };
 }

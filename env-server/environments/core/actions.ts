@@ -2,7 +2,7 @@ import type { TProperties } from 'typebox';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import type { ActionTool, ReferencePolicy, Transition } from './environment.ts';
+import { type ActionTool, type ReferencePolicy, stepInfo, type Transition } from './environment.ts';
 import type { Space } from './spaces.ts';
 
 const ARGUMENT = /\{(\w+)\}/g;
@@ -90,12 +90,6 @@ export function unchanged<State>(
   end: { readonly success: boolean; readonly ended_by: string } | null | undefined,
   more: JsonObject = {},
 ): Transition<State> {
-  const info = {
-    success: end?.success ?? false,
-    action_is_valid: valid,
-    action_is_effective: false,
-    ...more,
-    ...(end && { ended_by: end.ended_by }),
-  };
+  const info = stepInfo(end?.success ?? false, valid, false, end?.ended_by, more);
   return { state, reward: 0, terminated: Boolean(end), info };
 }

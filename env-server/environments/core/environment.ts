@@ -131,6 +131,25 @@ export interface StepInfo extends JsonObject {
 }
 
 /**
+ * Info of a step.
+ * @param end the episode's end, where the step is its last
+ * @param more the environment's own fields
+ */
+export const stepInfo = (
+  success: boolean,
+  valid: boolean,
+  effective: boolean,
+  end?: string | false | null,
+  more: JsonObject = {},
+): StepInfo => ({
+  success,
+  action_is_valid: valid,
+  action_is_effective: effective,
+  ...more,
+  ...(end && { ended_by: end }),
+});
+
+/**
  * `text` is the environment's default text form; the others only where `spec.observationFormats` lists them. An `image`
  * is text too: a PNG as `data:` URL. Every session has `parts`, text and pictures for vision models; it is made from
  * the others (see `parts.ts`), so environments need not know it.

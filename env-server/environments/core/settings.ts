@@ -1,8 +1,7 @@
 import type { TSchema } from 'typebox';
 import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { errorsOf } from '../../../shared/schema/check.ts';
-import { fillDefaults } from '../../../shared/schema/defaults.ts';
+import { errorsOf, fillDefaults } from '../../../shared/schema/check.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { suggestion } from '../../../shared/suggestion.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';

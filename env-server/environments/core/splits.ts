@@ -1,3 +1,4 @@
+import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { choiceSetting } from './settings.ts';
 
 /**
@@ -36,19 +37,12 @@ export function symmetricKey(rows: number, cols: number, symbols: ArrayLike<stri
 const MAX_REMEMBERED_CELLS = 400;
 /** Sizes with remembered images. */
 const MAX_REMEMBERED = 32;
-const remembered = new Map<string, readonly number[][]>();
+const images = new RecentMap<string, readonly number[][]>(MAX_REMEMBERED);
 
 /** The images of small boards, which are drawn often, are made once. */
 function imagesOf(rows: number, cols: number): readonly number[][] {
   if (rows * cols > MAX_REMEMBERED_CELLS) return boardImages(rows, cols);
-  const size = `${rows} ${cols}`;
-  let images = remembered.get(size);
-  if (!images) {
-    images = boardImages(rows, cols);
-    if (remembered.size >= MAX_REMEMBERED) remembered.clear();
-    remembered.set(size, images);
-  }
-  return images;
+  return remembered(images, `${rows} ${cols}`, () => boardImages(rows, cols));
 }
 
 export const SPLITS = ['any', 'train', 'validation', 'test'] as const;

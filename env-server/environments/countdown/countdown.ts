@@ -14,6 +14,7 @@ import {
   InvalidOptions,
   type ObservationFormat,
   type ReferencePolicy,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { choiceSetting, integerSetting } from '../core/settings.ts';
@@ -322,14 +323,10 @@ export const countdown = {
       state: { ...state, answer: { text: action, value, reward } },
       reward,
       terminated: true,
-      info: {
-        success: reward === RIGHT,
-        action_is_valid: true,
-        action_is_effective: true,
+      info: stepInfo(reward === RIGHT, true, true, endOf({ reward, value }), {
         value,
         rewards: { correct: reward === RIGHT ? 1 : 0, numbers: reward > 0 ? 1 : 0 },
-        ended_by: endOf({ reward, value }),
-      },
+      }),
     };
   },
 

@@ -11,6 +11,7 @@ import {
   type Environment,
   InvalidOptions,
   type ObservationFormat,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { COUNT, dict, LINES, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
@@ -173,18 +174,14 @@ export const deepCoder = {
       state: { ...state, outcome: { passed, total, failure } },
       reward: passed / total,
       terminated: true,
-      info: {
-        success: passed === total,
-        action_is_valid: true,
-        action_is_effective: true,
+      info: stepInfo(passed === total, true, true, endOf({ passed, total }), {
         passed,
         total,
         failure,
         failed_tests: failed.slice(0, MAX_NAMED_TESTS),
         rewards: { tests: passed / total, all_tests: Number(passed === total) },
         isolation: [...walls],
-        ended_by: endOf({ passed, total }),
-      },
+      }),
     };
   },
 

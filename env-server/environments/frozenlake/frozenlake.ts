@@ -1,11 +1,14 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import {
   type Backdrop,
   BOARD_SPEC,
   backdrop,
   boardText,
+  cellsWith,
   checkSymbols,
+  codesOf,
   coordinate,
   coordinates,
   describeInForm,
@@ -46,6 +49,7 @@ import {
   HOLE,
   isHole,
   isOver,
+  KINDS,
   type Lake,
   MOVED,
   neighbor,
@@ -62,14 +66,9 @@ function observe(state: FrozenLakeState, format: ObservationFormat): Json {
 }
 
 /** Codes of the cells of `grid`, in RAGEN's order. */
-const PLAYER = 0;
-const FROZEN = 1;
-const HOLE_CODE = 2;
-const GOAL = 3;
-const PLAYER_IN_HOLE = 4;
-const PLAYER_ON_GOAL = 5;
-
-const STATUSES = ['playing', 'in_hole', 'on_goal'] as const;
+const CODES = codesOf(KINDS);
+/** The kind of the player's cell, by the player's status. */
+const PLAYER_AS = { playing: 'player', in_hole: 'player_in_hole', on_goal: 'player_on_goal' } as const;
 
 function observationSpaces({ map, size, symbols }: FrozenLakeConfig): ObservationSpaces {
   const side = CLASSIC_MAPS[map]?.length ?? size;
@@ -79,12 +78,12 @@ function observationSpaces({ map, size, symbols }: FrozenLakeConfig): Observatio
     structured: dict({
       rows: COUNT,
       cols: COUNT,
-      grid: integers(PLAYER, PLAYER_ON_GOAL, side, side),
+      grid: integers(CODES.player, CODES.player_on_goal, side, side),
       start: place,
       goal: place,
       player: place,
       holes: list(place),
-      status: choice(...STATUSES),
+      status: choice(...Object.keys(PLAYER_AS)),
       steps: COUNT,
     }),
   };
@@ -96,26 +95,18 @@ const backdropOf = new WeakMap<Lake, Backdrop>();
 
 /** The lake without its player. */
 function emptyLake(lake: Lake): Backdrop {
-  let known = backdropOf.get(lake);
-  if (!known) {
+  return remembered(backdropOf, lake, () => {
     const { symbols } = lake;
-    const cells: string[] = [];
-    for (const ground of lake.cells) cells.push(ground === HOLE ? symbols.hole : symbols.frozen);
+    const cells = Array.from(lake.cells, ground => (ground === HOLE ? symbols.hole : symbols.frozen));
     cells[lake.goal] = symbols.goal;
-    known = backdrop(cells, lake.cols);
-    backdropOf.set(lake, known);
-  }
-  return known;
+    return backdrop(cells, lake.cols);
+  });
 }
 
 function grid({ lake, position }: FrozenLakeState): string {
   const { text, starts, ends } = emptyLake(lake);
-  return text.slice(0, starts[position]) + playerSymbol(lake, position) + text.slice(ends[position]);
-}
-
-function playerSymbol(lake: Lake, position: number): string {
-  if (position === lake.goal) return lake.symbols.player_on_goal;
-  return isHole(lake, position) ? lake.symbols.player_in_hole : lake.symbols.player;
+  const symbol = lake.symbols[PLAYER_AS[status(lake, position)]];
+  return text.slice(0, starts[position]) + symbol + text.slice(ends[position]);
 }
 
 function coord({ lake, position }: FrozenLakeState): string {
@@ -151,25 +142,19 @@ function structured({ lake, position, steps }: FrozenLakeState): Json {
 
 function codes(lake: Lake, position: number): number[] {
   const cells: number[] = Array.from(lake.cells, (ground, cell) => {
-    if (cell === lake.goal) return GOAL;
-    return ground === HOLE ? HOLE_CODE : FROZEN;
+    if (cell === lake.goal) return CODES.goal;
+    return ground === HOLE ? CODES.hole : CODES.frozen;
   });
-  cells[position] = { playing: PLAYER, in_hole: PLAYER_IN_HOLE, on_goal: PLAYER_ON_GOAL }[
-    status(lake, position)
-  ];
+  cells[position] = CODES[PLAYER_AS[status(lake, position)]];
   return cells;
 }
 
-function status(lake: Lake, position: number): (typeof STATUSES)[number] {
+function status(lake: Lake, position: number): keyof typeof PLAYER_AS {
   if (position === lake.goal) return 'on_goal';
   return isHole(lake, position) ? 'in_hole' : 'playing';
 }
 
-export function holesOf(lake: Lake): number[] {
-  const holes: number[] = [];
-  for (let cell = 0; cell < lake.cells.length; cell++) if (isHole(lake, cell)) holes.push(cell);
-  return holes;
-}
+export const holesOf = ({ cells }: Lake): number[] => cellsWith(HOLE, cells);
 
 const spec: EnvironmentSpec = {
   id: 'FrozenLake-v0',
@@ -205,29 +190,13 @@ const spec: EnvironmentSpec = {
 };
 
 function describe(config: FrozenLakeConfig): Description {
-  const { symbols, success_rate: rate, observation_format: form } = config;
+  const { success_rate: rate } = config;
   const slip =
     rate === 1
       ? 'You always move in the direction you choose.'
       : `The ice is slippery: you move in the direction you choose with probability ${percent(rate)}, and slide to one of the two sides otherwise.`;
   const instruction = `Cross the frozen lake to the goal without falling into a hole. ${slip}`;
-  const legend = [
-    { symbol: symbols.player, meaning: 'you' },
-    { symbol: symbols.frozen, meaning: 'ice' },
-    { symbol: symbols.hole, meaning: 'hole' },
-    { symbol: symbols.goal, meaning: 'goal' },
-    { symbol: symbols.player_in_hole, meaning: 'you in a hole' },
-    { symbol: symbols.player_on_goal, meaning: 'you on the goal' },
-  ];
-  const painted = [
-    { symbol: 'figure in orange', meaning: 'you' },
-    { symbol: 'light blue', meaning: 'ice' },
-    { symbol: 'dark blue disc', meaning: 'hole' },
-    { symbol: 'red flag', meaning: 'goal' },
-    { symbol: 'figure in a dark blue disc', meaning: 'you in a hole' },
-    { symbol: 'figure before a red flag', meaning: 'you on the goal' },
-  ];
-  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
+  return describeInForm(config, KINDS, { instruction, actions: ACTIONS.names });
 }
 
 function percent(rate: number): string {

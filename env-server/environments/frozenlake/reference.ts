@@ -15,14 +15,12 @@ const reachedOf = new WeakMap<Lake, Int32Array>();
 
 /** Destination of each direction from each cell where the episode continues, four numbers a cell. */
 function reached(lake: Lake): Int32Array {
-  const known = reachedOf.get(lake);
-  if (known) return known;
-  const cells = Int32Array.from({ length: DIRECTIONS * lake.rows * lake.cols }, (_, at) => {
-    const cell = Math.floor(at / DIRECTIONS);
-    return isOver(lake, cell) ? cell : neighbor(lake, cell, at % DIRECTIONS);
-  });
-  reachedOf.set(lake, cells);
-  return cells;
+  return remembered(reachedOf, lake, () =>
+    Int32Array.from({ length: DIRECTIONS * lake.rows * lake.cols }, (_, at) => {
+      const cell = Math.floor(at / DIRECTIONS);
+      return isOver(lake, cell) ? cell : neighbor(lake, cell, at % DIRECTIONS);
+    }),
+  );
 }
 
 /**

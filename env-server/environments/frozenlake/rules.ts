@@ -3,24 +3,27 @@ import type { JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions } from '../core/actions.ts';
-import { cellAt, type Layout, layoutSchema, readLayout, textFormSchema } from '../core/drawing/grid.ts';
-import { type Ends, InvalidConfig, InvalidOptions, type StepInfo } from '../core/environment.ts';
+import {
+  type CellKinds,
+  cellAt,
+  type Layout,
+  layoutSchema,
+  readLayout,
+  symbolsSchema,
+  textFormSchema,
+} from '../core/drawing/grid.ts';
+import { type Ends, InvalidConfig, InvalidOptions, type StepInfo, stepInfo } from '../core/environment.ts';
 import { choiceSetting, integerSetting, numberSetting } from '../core/settings.ts';
 import { isInSplit, splitSchema, symmetricKey } from '../core/splits.ts';
 
-const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
-
-const symbolsSchema = closed(
-  {
-    player: symbol('P'),
-    frozen: symbol('_'),
-    hole: symbol('O'),
-    goal: symbol('G'),
-    player_in_hole: symbol('X'),
-    player_on_goal: symbol('√'),
-  },
-  { default: {}, description: 'How each kind of cell is written.' },
-);
+export const KINDS = {
+  player: ['P', 'you', 'figure in orange'],
+  frozen: ['_', 'ice', 'light blue'],
+  hole: ['O', 'hole', 'dark blue disc'],
+  goal: ['G', 'goal', 'red flag'],
+  player_in_hole: ['X', 'you in a hole', 'figure in a dark blue disc'],
+  player_on_goal: ['√', 'you on the goal', 'figure before a red flag'],
+} as const satisfies CellKinds;
 
 export const configSchema = closed({
   size: integerSetting(4, [2, 32], 'Rows and columns of a random lake.'),
@@ -43,7 +46,7 @@ export const configSchema = closed({
   split: splitSchema,
   max_steps: integerSetting(100, [1, 10_000], 'Steps before truncation.'),
   observation_format: textFormSchema,
-  symbols: symbolsSchema,
+  symbols: symbolsSchema(KINDS),
 });
 
 const cell = (description: string) =>
@@ -58,7 +61,6 @@ export const optionsSchema = closed({
   player: Type.Optional(cell('Where the player stands, if not on the start, as [row, col].')),
 });
 
-type Symbols = Static<typeof symbolsSchema>;
 export type FrozenLakeConfig = Static<typeof configSchema>;
 export type FrozenLakeOptions = Static<typeof optionsSchema>;
 
@@ -93,7 +95,7 @@ export type Lake = {
   readonly success_rate: number;
   readonly max_steps: number;
   readonly form: FrozenLakeConfig['observation_format'];
-  readonly symbols: Symbols;
+  readonly symbols: FrozenLakeConfig['symbols'];
 };
 
 export type FrozenLakeState = {
@@ -180,13 +182,7 @@ const info = (
   valid: boolean,
   effective: boolean,
   end?: keyof typeof ENDS,
-): Readonly<StepInfo> =>
-  Object.freeze({
-    success,
-    action_is_valid: valid,
-    action_is_effective: effective,
-    ...(end && { ended_by: end }),
-  });
+): Readonly<StepInfo> => Object.freeze(stepInfo(success, valid, effective, end));
 
 export const UNKNOWN_ACTION = info(false, false, false);
 export const STAYED = info(false, true, false);

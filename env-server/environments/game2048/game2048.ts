@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
 import type { Random } from '../../../shared/random.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions, randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
@@ -8,6 +9,7 @@ import {
   InvalidOptions,
   type Picture,
   type ReferencePolicy,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { integerSetting, numberSetting } from '../core/settings.ts';
@@ -40,14 +42,12 @@ const linesOf = new Map<number, readonly (readonly number[])[][]>();
 
 /** For each direction the lines of cells, each from the edge that tiles slide to. */
 function lines(size: number): readonly (readonly number[])[][] {
-  const known = linesOf.get(size);
-  if (known) return known;
-  const range = Array.from({ length: size }, (_, index) => index);
-  const left = range.map(row => range.map(col => row * size + col));
-  const up = range.map(col => range.map(row => row * size + col));
-  const all = [up, left.map(line => line.toReversed()), up.map(line => line.toReversed()), left];
-  linesOf.set(size, all);
-  return all;
+  return remembered(linesOf, size, () => {
+    const range = Array.from({ length: size }, (_, index) => index);
+    const left = range.map(row => range.map(col => row * size + col));
+    const up = range.map(col => range.map(row => row * size + col));
+    return [up, left.map(line => line.toReversed()), up.map(line => line.toReversed()), left];
+  });
 }
 
 /**
@@ -291,16 +291,12 @@ function transition(
     state,
     reward: rewards.merges,
     terminated: stuck,
-    info: {
-      success: maxTile >= state.win_tile,
-      action_is_valid: moved,
-      action_is_effective: moved,
+    info: stepInfo(maxTile >= state.win_tile, moved, moved, stuck && 'stuck', {
       score: state.score,
       merged,
       max_tile: maxTile,
       rewards,
-      ...(stuck && { ended_by: 'stuck' }),
-    },
+    }),
   };
 }
 

@@ -8,6 +8,7 @@ import {
   InvalidConfig,
   InvalidOptions,
   type ObservationFormat,
+  stepInfo,
   TIME_LIMIT,
   type Transition,
 } from '../core/environment.ts';
@@ -372,33 +373,24 @@ function judge(rewards: Rewards, state: LeanState, tactic: string, verdict: Verd
     reward: parts.step + parts.tactic + parts.proof + parts.cap,
     terminated: proved,
     truncated: capped,
-    info: {
-      success: proved,
-      action_is_valid: accepted,
-      action_is_effective: accepted,
+    info: stepInfo(proved, accepted, accepted, proved ? 'proved' : capped && TIME_LIMIT, {
       status,
       messages: verdict.messages.map(cut),
       checker: nameOf(state),
       rewards: parts,
-      ...(proved && { ended_by: 'proved' }),
-      ...(capped && { ended_by: TIME_LIMIT }),
-    },
+    }),
   };
 }
 
 /** After the end nothing changes. */
 function over(state: LeanState): Transition<LeanState> {
   const proved = state.feedback.status === 'proved';
-  const info = {
-    success: proved,
-    action_is_valid: false,
-    action_is_effective: false,
+  const info = stepInfo(proved, false, false, proved ? 'proved' : TIME_LIMIT, {
     status: 'over',
     messages: [],
     checker: nameOf(state),
     rewards: { step: 0, tactic: 0, proof: 0, cap: 0 },
-    ended_by: proved ? 'proved' : TIME_LIMIT,
-  };
+  });
   return { state, reward: 0, terminated: proved, truncated: !proved, info };
 }
 

@@ -13,7 +13,7 @@ import {
   questionOptions,
   words,
 } from '../core/datasets/word-problems.ts';
-import { type Environment, InvalidOptions, RIGHT_OR_WRONG } from '../core/environment.ts';
+import { type Environment, InvalidOptions, RIGHT_OR_WRONG, stepInfo } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
 import { dict, FLAG, list } from '../core/spaces.ts';
 import { SPLIT_PRESETS, splitSchema } from '../core/splits.ts';
@@ -105,13 +105,7 @@ export const mathWordProblems: Environment<MathWordProblemsConfig, MathWordProbl
       state: { ...state, tries, solved },
       reward,
       terminated: solved,
-      info: {
-        success: solved,
-        action_is_valid: fold(text) !== '',
-        action_is_effective: true,
-        tries: tries.length,
-        ...(solved && { ended_by: 'right_answer' }),
-      },
+      info: stepInfo(solved, fold(text) !== '', true, solved && 'right_answer', { tries: tries.length }),
     };
   },
 

@@ -4,7 +4,7 @@ import { closed, Type } from '../../../shared/schema/type.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { randomPolicy } from '../core/actions.ts';
 import { Canvas, type Color } from '../core/drawing/painting.ts';
-import { type Environment, InvalidOptions, type Picture, type StepInfo } from '../core/environment.ts';
+import { type Environment, InvalidOptions, type Picture, stepInfo } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
 import { inScheduledSlices } from '../core/slices.ts';
 import { charactersOf, dict, integers, LINES, type Space, text } from '../core/spaces.ts';
@@ -266,7 +266,12 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     const index = ACTIONS.indexOf(action);
     if (index < 0) {
       const solved = isSolved(state.cube);
-      return { state, reward: 0, terminated: solved, info: stepInfo(solved, false) };
+      return {
+        state,
+        reward: 0,
+        terminated: solved,
+        info: stepInfo(solved, false, false, solved && 'solved'),
+      };
     }
     const cube = turn(state.cube, index);
     const solved = isSolved(cube);
@@ -274,7 +279,7 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
       state: { cube },
       reward: solved ? REWARD_SOLVED : 0,
       terminated: solved,
-      info: stepInfo(solved, true),
+      info: stepInfo(solved, true, true, solved && 'solved'),
     };
   },
 
@@ -309,16 +314,6 @@ export const rubiksCube: Environment<RubiksCubeConfig, RubiksCubeState> = {
     random: randomPolicy(ACTIONS),
   },
 };
-
-/** @param known true if the action is a turn */
-function stepInfo(solved: boolean, known: boolean): StepInfo {
-  return {
-    success: solved,
-    action_is_valid: known,
-    action_is_effective: known,
-    ...(solved && { ended_by: 'solved' }),
-  };
-}
 
 function row(face: string, index: number): string {
   return `${face[2 * index]} ${face[2 * index + 1]}`;

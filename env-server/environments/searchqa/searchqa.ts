@@ -12,6 +12,7 @@ import {
   InvalidOptions,
   type ObservationFormat,
   RIGHT_OR_WRONG,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
@@ -229,15 +230,11 @@ function transition(
     state,
     reward,
     terminated: finished !== null,
-    info: {
-      success: (finished?.reward ?? 0) > 0,
-      action_is_valid: valid,
-      action_is_effective: effective,
+    info: stepInfo((finished?.reward ?? 0) > 0, valid, effective, finished && endOf(finished.reward), {
       action_type: kind,
       rewards: { exact_match: 0, f1: 0 },
       ...more,
-      ...(finished && { ended_by: endOf(finished.reward) }),
-    },
+    }),
   };
 }
 

@@ -2,25 +2,21 @@ import type { Static } from 'typebox';
 import type { JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { namedActions } from '../core/actions.ts';
-import { layoutSchema, textFormSchema } from '../core/drawing/grid.ts';
-import type { Ends, StepInfo } from '../core/environment.ts';
+import { type CellKinds, layoutSchema, symbolsSchema, textFormSchema } from '../core/drawing/grid.ts';
+import { type Ends, type StepInfo, stepInfo } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
 import { splitSchema } from '../core/splits.ts';
 
-const symbol = (fallback: string) => Type.String({ default: fallback, minLength: 1, maxLength: 16 });
-
-const symbolsSchema = closed(
-  {
-    wall: symbol('#'),
-    floor: symbol('_'),
-    target: symbol('O'),
-    box_on_target: symbol('√'),
-    box: symbol('X'),
-    player: symbol('P'),
-    player_on_target: symbol('S'),
-  },
-  { default: {}, description: 'How each kind of cell is written.' },
-);
+/** In the order of gym-sokoban, with RAGEN's player on a target. */
+export const KINDS = {
+  wall: ['#', 'wall', 'red bricks'],
+  floor: ['_', 'floor', 'bare ground'],
+  target: ['O', 'target', 'red ring'],
+  box_on_target: ['√', 'box on target', 'green crate'],
+  box: ['X', 'box', 'brown crate'],
+  player: ['P', 'you', 'figure in blue'],
+  player_on_target: ['S', 'you on a target', 'figure in blue on a red ring'],
+} as const satisfies CellKinds;
 
 const MIN_SIDE = 4;
 const MAX_SIDE = 20;
@@ -49,7 +45,7 @@ export const configSchema = closed({
   ),
   split: splitSchema,
   observation_format: textFormSchema,
-  symbols: symbolsSchema,
+  symbols: symbolsSchema(KINDS),
 });
 
 export const optionsSchema = closed({
@@ -58,8 +54,8 @@ export const optionsSchema = closed({
   ),
 });
 
-export type Symbols = Static<typeof symbolsSchema>;
 export type SokobanConfig = Static<typeof configSchema>;
+export type Symbols = SokobanConfig['symbols'];
 export type SokobanOptions = Static<typeof optionsSchema>;
 
 export const PRESETS: { readonly [name: string]: JsonObject } = {
@@ -179,14 +175,7 @@ const info = (
   effective: boolean,
   rewards: typeof NO_REWARDS,
   end?: keyof typeof ENDS,
-): StepInfo =>
-  Object.freeze({
-    success,
-    action_is_valid: valid,
-    action_is_effective: effective,
-    rewards: Object.freeze(rewards),
-    ...(end && { ended_by: end }),
-  });
+): StepInfo => Object.freeze(stepInfo(success, valid, effective, end, { rewards: Object.freeze(rewards) }));
 
 export const UNKNOWN_ACTION = info(false, false, false, NO_REWARDS);
 export const AFTER_END = info(true, true, false, NO_REWARDS, 'solved');

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { Slots } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
 import { background, scheduler } from '../../scheduling/fair-scheduler.ts';
@@ -9,7 +10,9 @@ import {
   BOARD_SPEC,
   backdrop,
   boardText,
+  cellsWith,
   checkSymbols,
+  codesOf,
   coordinates,
   describeInForm,
   gridRows,
@@ -38,6 +41,7 @@ import {
   ENDS,
   infoOf,
   isSolved,
+  KINDS,
   move,
   optionsSchema,
   PRESETS,
@@ -153,8 +157,8 @@ function observe(state: SokobanState, format: ObservationFormat): Json {
   return inForm(state, format === 'text' ? state.room.form : format, FORMS);
 }
 
-/** Codes of the cells of `grid`: gym-sokoban's, and RAGEN's for the player on a target. */
-const CODES = { wall: 0, floor: 1, target: 2, boxOnTarget: 3, box: 4, player: 5, playerOnTarget: 6 } as const;
+/** Codes of the cells of `grid`. */
+const CODES = codesOf(KINDS);
 
 function observationSpaces({ dim_room, symbols }: SokobanConfig): ObservationSpaces {
   const [rows, cols] = dim_room;
@@ -164,7 +168,7 @@ function observationSpaces({ dim_room, symbols }: SokobanConfig): ObservationSpa
     structured: dict({
       rows: COUNT,
       cols: COUNT,
-      grid: integers(CODES.wall, CODES.playerOnTarget, rows, cols),
+      grid: integers(CODES.wall, CODES.player_on_target, rows, cols),
       walls: list(place),
       targets: list(place),
       boxes: list(place),
@@ -180,17 +184,14 @@ const backdropOf = new WeakMap<Room, Backdrop>();
 
 /** The room without boxes and player. */
 function emptyRoom(room: Room): Backdrop {
-  let known = backdropOf.get(room);
-  if (!known) {
+  return remembered(backdropOf, room, () => {
     const { symbols } = room;
     const cells = Array.from(room.cells, ground => {
       if (ground === WALL) return symbols.wall;
       return ground === TARGET ? symbols.target : symbols.floor;
     });
-    known = backdrop(cells, room.cols);
-    backdropOf.set(room, known);
-  }
-  return known;
+    return backdrop(cells, room.cols);
+  });
 }
 
 function grid({ room, player, boxes }: SokobanState): string {
@@ -220,7 +221,7 @@ function coord({ room, player, boxes }: SokobanState): string {
   const list = (label: string, places: readonly number[]): void => {
     if (places.length > 0) lines.push(`${label}: ${coordinates(places, cols)}`);
   };
-  list('Targets', targetsOf(room));
+  list('Targets', cellsWith(TARGET, cells));
   list(
     'Boxes',
     boxes.filter(cell => cells[cell] !== TARGET),
@@ -235,17 +236,14 @@ function coord({ room, player, boxes }: SokobanState): string {
 
 function structured({ room, player, boxes }: SokobanState): Json {
   const { rows, cols } = room;
-  const walls: Json[] = [];
-  for (let cell = 0; cell < room.cells.length; cell++) {
-    if (room.cells[cell] === WALL) walls.push(rowCol(cell, cols));
-  }
+  const places = (cells: readonly number[]) => cells.map(cell => rowCol(cell, cols));
   return {
     rows,
     cols,
     grid: gridRows(codes(room, player, boxes), cols),
-    walls,
-    targets: targetsOf(room).map(cell => rowCol(cell, cols)),
-    boxes: boxes.map(cell => rowCol(cell, cols)),
+    walls: places(cellsWith(WALL, room.cells)),
+    targets: places(cellsWith(TARGET, room.cells)),
+    boxes: places(boxes),
     player: rowCol(player, cols),
     boxes_on_target: countOnTarget(room, boxes),
   };
@@ -256,15 +254,9 @@ function codes({ cells }: Room, player: number, boxes: readonly number[]): numbe
     if (ground === WALL) return CODES.wall;
     return ground === TARGET ? CODES.target : CODES.floor;
   });
-  for (const box of boxes) grid[box] = cells[box] === TARGET ? CODES.boxOnTarget : CODES.box;
-  grid[player] = cells[player] === TARGET ? CODES.playerOnTarget : CODES.player;
+  for (const box of boxes) grid[box] = cells[box] === TARGET ? CODES.box_on_target : CODES.box;
+  grid[player] = cells[player] === TARGET ? CODES.player_on_target : CODES.player;
   return grid;
-}
-
-function targetsOf(room: Room): number[] {
-  const targets: number[] = [];
-  for (let cell = 0; cell < room.cells.length; cell++) if (room.cells[cell] === TARGET) targets.push(cell);
-  return targets;
 }
 
 const spec: EnvironmentSpec = {
@@ -301,28 +293,9 @@ const spec: EnvironmentSpec = {
 };
 
 function describe(config: SokobanConfig): Description {
-  const { symbols, observation_format: form } = config;
   const instruction =
     'Push every box onto a target. You push a box by walking into it; the cell behind it must be free, and boxes cannot be pulled.';
-  const legend = [
-    { symbol: symbols.wall, meaning: 'wall' },
-    { symbol: symbols.floor, meaning: 'floor' },
-    { symbol: symbols.target, meaning: 'target' },
-    { symbol: symbols.box_on_target, meaning: 'box on target' },
-    { symbol: symbols.box, meaning: 'box' },
-    { symbol: symbols.player, meaning: 'you' },
-    { symbol: symbols.player_on_target, meaning: 'you on a target' },
-  ];
-  const painted = [
-    { symbol: 'red bricks', meaning: 'wall' },
-    { symbol: 'bare ground', meaning: 'floor' },
-    { symbol: 'red ring', meaning: 'target' },
-    { symbol: 'green crate', meaning: 'box on target' },
-    { symbol: 'brown crate', meaning: 'box' },
-    { symbol: 'figure in blue', meaning: 'you' },
-    { symbol: 'figure in blue on a red ring', meaning: 'you on a target' },
-  ];
-  return describeInForm(form, { instruction, legend, painted, actions: ACTIONS.names });
+  return describeInForm(config, KINDS, { instruction, actions: ACTIONS.names });
 }
 
 /** Sokoban-v0: the rules and rooms of gym-sokoban and RAGEN. */

@@ -8,6 +8,7 @@ import {
   type Picture,
   RIGHT_OR_WRONG,
   rightOrWrong,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import {
@@ -366,13 +367,7 @@ function result(
     state,
     reward: rewards.steps + rewards.answer + rewards.refused,
     terminated: over,
-    info: {
-      success,
-      action_is_valid: valid,
-      action_is_effective: effective,
-      rewards,
-      ...(over && { ended_by: rightOrWrong(success) }),
-    },
+    info: stepInfo(success, valid, effective, over && rightOrWrong(success), { rewards }),
   };
 }
 

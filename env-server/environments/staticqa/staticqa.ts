@@ -13,7 +13,13 @@ import {
   questionOptions,
   words,
 } from '../core/datasets/word-problems.ts';
-import { type Environment, InvalidOptions, RIGHT_OR_WRONG, rightOrWrong } from '../core/environment.ts';
+import {
+  type Environment,
+  InvalidOptions,
+  RIGHT_OR_WRONG,
+  rightOrWrong,
+  stepInfo,
+} from '../core/environment.ts';
 import { choiceSetting } from '../core/settings.ts';
 import { dict, FLAG, list, orNull } from '../core/spaces.ts';
 import { isInSplit, type Split, splitSchema } from '../core/splits.ts';
@@ -263,12 +269,7 @@ export const staticQa: Environment<StaticQaConfig, StaticQaState> = {
       state: { ...state, given: { text, right } },
       reward: right ? 1 : 0,
       terminated: true,
-      info: {
-        success: right,
-        action_is_valid: true,
-        action_is_effective: true,
-        ended_by: rightOrWrong(right),
-      },
+      info: stepInfo(right, true, true, rightOrWrong(right)),
     };
   },
 

@@ -1,7 +1,9 @@
+import { unchanged } from '../core/actions.ts';
 import {
   type Environment,
   InvalidOptions,
   type ReferencePolicy,
+  stepInfo,
   TIME_LIMIT,
   type Transition,
 } from '../core/environment.ts';
@@ -279,15 +281,10 @@ export const sudoku: Environment<SudokuConfig, SudokuState> = {
       reward: rewards.numbers + rewards.solved,
       terminated: solved,
       truncated: capped,
-      info: {
-        success: solved,
-        action_is_valid: true,
-        action_is_effective: old !== number,
+      info: stepInfo(solved, true, old !== number, solved ? 'solved' : capped && TIME_LIMIT, {
         blanks: countBlanks(next),
         rewards,
-        ...(solved && { ended_by: 'solved' }),
-        ...(capped && { ended_by: TIME_LIMIT }),
-      },
+      }),
     };
   },
 
@@ -330,15 +327,8 @@ function worth(old: number, number: number, right: number): number {
 
 /** A solved board does not change. */
 function stay(state: SudokuState): Transition<SudokuState> {
-  const info = {
-    success: true,
-    action_is_valid: false,
-    action_is_effective: false,
-    blanks: 0,
-    rewards: { numbers: 0, solved: 0, refused: 0 },
-    ended_by: 'solved',
-  };
-  return { state, reward: 0, terminated: true, info };
+  const more = { blanks: 0, rewards: { numbers: 0, solved: 0, refused: 0 } };
+  return unchanged(state, false, { success: true, ended_by: 'solved' }, more);
 }
 
 function refuse(state: SudokuState, reason: string, feedback: string): Transition<SudokuState> {
@@ -349,15 +339,11 @@ function refuse(state: SudokuState, reason: string, feedback: string): Transitio
     reward: REWARD_INVALID,
     terminated: false,
     truncated: capped,
-    info: {
-      success: false,
-      action_is_valid: false,
-      action_is_effective: false,
+    info: stepInfo(false, false, false, capped && TIME_LIMIT, {
       blanks: countBlanks(state.grid),
       rewards: { numbers: 0, solved: 0, refused: REWARD_INVALID },
       reason,
-      ...(capped && { ended_by: TIME_LIMIT }),
-    },
+    }),
   };
 }
 

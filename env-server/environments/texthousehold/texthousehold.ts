@@ -9,6 +9,7 @@ import {
   InvalidOptions,
   type ObservationFormat,
   type ReferencePolicy,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { integerSetting } from '../core/settings.ts';
@@ -280,15 +281,11 @@ function transition(
     state,
     reward: done,
     terminated: won,
-    info: {
-      success: won,
-      action_is_valid: valid,
-      action_is_effective: effective,
+    info: stepInfo(won, valid, effective, won && 'task_done', {
       won,
       admissible: choices,
       rewards: { ...progressOf(before, state), done },
-      ...(won && { ended_by: 'task_done' }),
-    },
+    }),
   };
 }
 

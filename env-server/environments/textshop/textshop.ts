@@ -13,6 +13,7 @@ import {
   InvalidOptions,
   type ObservationFormat,
   type ReferencePolicy,
+  stepInfo,
   type Transition,
 } from '../core/environment.ts';
 import { choiceSetting, integerSetting } from '../core/settings.ts';
@@ -320,10 +321,7 @@ function transition(
     state,
     reward,
     terminated: verdict !== null,
-    info: {
-      success: perfect,
-      action_is_valid: valid,
-      action_is_effective: effective,
+    info: stepInfo(perfect, valid, effective, verdict && (perfect ? 'bought' : faultOf(verdict, goal)), {
       page: where.page,
       rewards: verdict && effective ? purchaseRewards(verdict, goal) : NO_REWARDS,
       ...(verdict && {
@@ -332,9 +330,8 @@ function transition(
         attribute_hits: verdict.attribute_hits,
         option_hits: verdict.option_hits,
         price_hit: verdict.price_hit,
-        ended_by: perfect ? 'bought' : faultOf(verdict, goal),
       }),
-    },
+    }),
   };
 }
 

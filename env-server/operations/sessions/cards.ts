@@ -1,5 +1,6 @@
 import { isEndName } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../../environments/core/slices.ts';
@@ -132,12 +133,7 @@ interface StateView {
 
 /** A card as JSON, written once for all watchers. */
 export function cardText(card: SessionCard): string {
-  let text = texts.get(card);
-  if (text === undefined) {
-    text = JSON.stringify(card);
-    texts.set(card, text);
-  }
-  return text;
+  return remembered(texts, card, () => JSON.stringify(card));
 }
 
 function openCard(session: Session): SessionCard {

@@ -1,4 +1,5 @@
 import { counted } from '../../../shared/counted.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { Problem } from '../../problems.ts';
 import type { OpenLimits } from '../../store/session-store.ts';
 import type { EnvironmentCounters } from '../episodes/variant.ts';
@@ -98,13 +99,10 @@ export class Admission {
   }
 
   client(owner: string): ClientUsage {
-    let client = this.#clients.get(owner);
-    if (!client) {
+    return remembered(this.#clients, owner, () => {
       const account = new ByteAccount(this.bytes);
-      client = { sessions: 0, account, replies: new ReplyCache(account) };
-      this.#clients.set(owner, client);
-    }
-    return client;
+      return { sessions: 0, account, replies: new ReplyCache(account) };
+    });
   }
 
   clients(): Iterable<readonly [owner: string, client: ClientUsage]> {

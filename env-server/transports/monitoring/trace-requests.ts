@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest, preHandlerHookHandler } from 'fastify';
+import { remembered } from '../../../shared/remembered.ts';
 import type { TraceContext } from '../../operations/operation.ts';
 
 declare module 'fastify' {
@@ -77,16 +78,8 @@ export class RequestCounts {
 
   /** @param route as declared, so that the number of labels is bounded */
   add(method: string, route: string, status: number): void {
-    let ofRoute = this.#counts.get(route);
-    if (!ofRoute) {
-      ofRoute = new Map();
-      this.#counts.set(route, ofRoute);
-    }
-    let counters = ofRoute.get(method);
-    if (!counters) {
-      counters = [];
-      ofRoute.set(method, counters);
-    }
+    const ofRoute = remembered(this.#counts, route, () => new Map());
+    const counters = remembered(ofRoute, method, () => []);
     const ofClass = Math.floor(status / STATUSES_PER_CLASS);
     counters[ofClass] ??= { method, route, status: `${ofClass}xx`, count: 0 };
     counters[ofClass].count++;

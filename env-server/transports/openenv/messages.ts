@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { isObject } from '../../custom/answer.ts';
 import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
@@ -33,14 +34,12 @@ const forms = new WeakMap<Variant, ActionForm>();
  * `metadata` is accepted and dropped, unless it is a field of the action.
  */
 export function actionForm(variant: Variant): ActionForm {
-  const known = forms.get(variant);
-  if (known) return known;
-  const schema = jsonSchema(variant.environment.spec.actionSpace);
-  // OpenEnv's clients take a schema titled `Action` for that of an MCP-only server.
-  const title = `${variant.environment.spec.title} action`;
-  const form = schema.type === 'object' ? ownFields(title, schema) : oneField(title, schema, variant);
-  forms.set(variant, form);
-  return form;
+  return remembered(forms, variant, () => {
+    const schema = jsonSchema(variant.environment.spec.actionSpace);
+    // OpenEnv's clients take a schema titled `Action` for that of an MCP-only server.
+    const title = `${variant.environment.spec.title} action`;
+    return schema.type === 'object' ? ownFields(title, schema) : oneField(title, schema, variant);
+  });
 }
 
 const METADATA_SCHEMA: JsonObject = {

@@ -2,6 +2,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../../shared/http/addresses.ts';
+import { remembered } from '../../../shared/remembered.ts';
 import { Queue } from '../../../shared/scheduling/slots.ts';
 import { clientKey, type FairScheduler, type Lane, type Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/connection-limit.ts';
@@ -207,11 +208,7 @@ let isReading = false;
  */
 function readAgain(connection: Connection): void {
   const { client } = connection.lane;
-  let connections = toRead.get(client);
-  if (!connections) {
-    connections = new Queue();
-    toRead.set(client, connections);
-  }
+  const connections = remembered(toRead, client, () => new Queue());
   connections.push(connection);
   if (isReading) return;
   isReading = true;

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import ragen_env
-from ragen_env.infos import infos_of
+from ragen_env.vector_env import infos_of
 
 NUM = 3
 ENV = "FrozenLake-v0"

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import { VERSION } from '../../../shared/program.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
-import { type SignedEpisode, signedEpisode } from '../../../shared/run-folder/signed-episode.ts';
 import {
   configHash,
   fingerprintOf,
@@ -14,6 +13,8 @@ import {
   parseSignedResult,
   type ReplayVerdict,
   type RunResult,
+  type SignedEpisode,
+  signedEpisode,
 } from '../../../shared/run-folder/signed-result.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { objectOn, readLines } from './lines.ts';

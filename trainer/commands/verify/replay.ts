@@ -4,11 +4,11 @@ import type { Json, JsonObject } from '../../../shared/json.ts';
 import { withoutImages } from '../../../shared/observation-parts.ts';
 import { mapActions, parseResponse } from '../../../shared/response.ts';
 import type { TrajectoryRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
-import type { SignedEpisode } from '../../../shared/run-folder/signed-episode.ts';
 import {
   canonicalJson,
   type PlayedResult,
   type ReplayVerdict,
+  type SignedEpisode,
 } from '../../../shared/run-folder/signed-result.ts';
 import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';

@@ -1,5 +1,6 @@
+import type { TObject, TString } from 'typebox';
 import type { Json } from '../../../../shared/json.ts';
-import { Type } from '../../../../shared/schema/type.ts';
+import { closed, Type } from '../../../../shared/schema/type.ts';
 import {
   type Description,
   type EnvironmentSpec,
@@ -12,7 +13,36 @@ import { choiceSetting } from '../settings.ts';
 import { charactersOf, LINES, type Space, text } from '../spaces.ts';
 import { pictureUrl } from './png.ts';
 
-type Legend = NonNullable<Description['legend']>;
+/**
+ * Kinds of a board's cells in the order of their codes: the symbol unless the configuration has another, its meaning, and
+ * its figure in pictures.
+ */
+export interface CellKinds {
+  readonly [name: string]: readonly [symbol: string, meaning: string, figure: string];
+}
+
+/** The symbols of a board, as a configuration has them. */
+export function symbolsSchema<Kinds extends CellKinds>(kinds: Kinds) {
+  const symbols = Object.entries(kinds).map(
+    ([name, [symbol]]) => [name, Type.String({ default: symbol, minLength: 1, maxLength: 16 })] as const,
+  );
+  const options = { default: {}, description: 'How each kind of cell is written.' };
+  return closed(Object.fromEntries(symbols), options) as TObject<{ [Name in keyof Kinds]: TString }>;
+}
+
+/** The numbers of the kinds in the structured form of a board. */
+export function codesOf<Kinds extends CellKinds>(kinds: Kinds): { readonly [Name in keyof Kinds]: number } {
+  return Object.fromEntries(Object.keys(kinds).map((name, code) => [name, code])) as {
+    [Name in keyof Kinds]: number;
+  };
+}
+
+/** The cells with a letter, of a board with one letter a cell. */
+export function cellsWith(letter: string, cells: string): number[] {
+  const found: number[] = [];
+  for (let cell = cells.indexOf(letter); cell >= 0; cell = cells.indexOf(letter, cell + 1)) found.push(cell);
+  return found;
+}
 
 /** `(1, 1), (1, 3)`: cells of a row-major grid as zero-indexed (row, col). */
 export function coordinates(cells: readonly number[], cols: number): string {
@@ -167,17 +197,26 @@ export function inForm<State>(state: State, form: ObservationFormat, forms: Grid
   }
 }
 
+/** The keys of a configuration that say how a board is shown. */
+interface GridConfig {
+  readonly observation_format: ObservationFormat;
+  readonly symbols: { readonly [name: string]: string };
+}
+
 /**
  * Parts of the description that depend on a grid's form: coordinates need no legend, a picture gets a legend of its
  * figures, and only a bare grid has a closed vocabulary.
  */
 export function describeInForm(
-  form: ObservationFormat,
-  full: { instruction: string; legend: Legend; painted: Legend; actions: readonly string[] },
+  { observation_format: form, symbols }: GridConfig,
+  kinds: CellKinds,
+  { instruction, actions }: { readonly instruction: string; readonly actions: readonly string[] },
 ): Description {
-  const { instruction, legend, painted, actions } = full;
-  if (form === 'image') return { instruction, legend: painted, actions };
   if (form === 'coord') return { instruction, actions };
-  if (form === 'grid_coord') return { instruction, legend, actions };
+  const legend = Object.entries(kinds).map(([name, [, meaning, figure]]) => ({
+    symbol: form === 'image' ? figure : symbols[name],
+    meaning,
+  }));
+  if (form === 'grid_coord' || form === 'image') return { instruction, legend, actions };
   return { instruction, legend, actions, vocabulary: [...legend.map(entry => entry.symbol), ...actions] };
 }

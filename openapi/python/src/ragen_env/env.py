@@ -8,12 +8,10 @@ from typing import Any
 
 import gymnasium
 
-from .client import Client
+from .client import Client, OpenSessions
 from .errors import SESSION_GONE, ProblemError
 from .models import Environment, Session
-from .open_sessions import OpenSessions
-from .pictures import RENDER_FPS, SERVER_MODES, frame_of
-from .session_settings import Described, SessionSettings
+from .session_settings import RENDER_FPS, SERVER_MODES, Described, SessionSettings, frame_of
 from .settings import Transport
 from .spaces import json_of, member_of
 

@@ -9,9 +9,8 @@ import gymnasium
 
 from . import codec
 from .batches import Item, item
-from .client import Client
+from .client import Client, OpenSessions
 from .errors import SESSION_GONE, ProblemError
-from .open_sessions import OpenSessions
 
 
 class VectorSessions(OpenSessions):

@@ -19,11 +19,10 @@ from .. import models as m
 from ..client import Client
 from ..errors import ProblemError, RagenError
 from ..retry import RetryPolicy
-from .app import application
+from .app import Sessions, application
 from .definition import Derived, Overrides, derive
 from .forms import Json
 from .lanes import Processes, Threads
-from .sessions import Sessions
 from .worlds import UnusableWorld, WorldFault, WorldSource
 
 DEFAULT_PORT = 9001
