@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox';
 import { type Fault, faultsOf, unescapePointer, valueAt } from './faults.ts';
-import type { Json, JsonObject } from './json.ts';
+import { isObject, type Json } from './json.ts';
 import { errorsOf } from './schema/check.ts';
 import { suggestion } from './suggestion.ts';
 
@@ -84,8 +84,4 @@ function keyOf({ pointer, key }: Fault): string {
   const path = pointer.split('/').slice(1).map(unescapePointer);
   if (key) path[path.length - 1] = key.name;
   return path.join('.');
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -3,7 +3,7 @@ import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
 import { isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
 import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
-import type { Json, JsonObject } from './json.ts';
+import { isObject, type Json, type JsonObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
 import { parseYamlNodes } from './yaml.ts';
 
@@ -363,10 +363,6 @@ function originOf(key: string, origins: ReadonlyMap<string, string>): string | u
   }
   for (const [known, origin] of origins) if (known.startsWith(`${key}.`)) return origin;
   return undefined;
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function shown(file: string): string {

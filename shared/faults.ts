@@ -1,6 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { counted } from './counted.ts';
+import { isObject } from './json.ts';
 import { suggestion } from './suggestion.ts';
 
 /** One fault of a value. */
@@ -318,7 +319,7 @@ function isOfType(type: string | undefined, value: unknown): boolean {
   if (type === 'integer') return typeof value === 'number';
   if (type === 'array') return Array.isArray(value);
   if (type === 'null') return value === null;
-  if (type === 'object') return typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (type === 'object') return isObject(value);
   return typeof value === type;
 }
 

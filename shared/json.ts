@@ -4,6 +4,11 @@ export type Json = null | boolean | number | string | readonly Json[] | { readon
 /** A JSON object. */
 export type JsonObject = { readonly [key: string]: Json };
 
+/** True for an object, as JSON has them. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** The value of a JSON text; undefined for a text that is none. */
 export function parseJson(text: string): unknown {
   try {

@@ -1,5 +1,5 @@
 import { shown } from '../../shared/faults.ts';
-import type { Json, JsonObject } from '../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import { type StepInfo, stepInfo, type Transition } from '../environments/core/environment.ts';
 import { REWARD } from './definitions/definition-parts.ts';
 
@@ -104,10 +104,6 @@ export function refused<S extends { readonly text: string; readonly success?: bo
   const { success = false } = state;
   const info = stepInfo(success, false, false, null, { ...(message !== undefined && { message }) });
   return { state, reward: 0, terminated: false, info };
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function kind(value: unknown): string {

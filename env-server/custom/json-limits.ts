@@ -1,4 +1,4 @@
-import type { Json } from '../../shared/json.ts';
+import { isObject, type Json } from '../../shared/json.ts';
 import { escapePointer } from './definitions/fault.ts';
 
 /** Limits on one JSON value from outside. */
@@ -155,7 +155,7 @@ export function readValue(text: string, pointer: string, limits: JsonLimits): Js
 export function readAnswer(text: string, limits: JsonLimits): Json {
   const holder = { value: JSON.parse(text) as Json };
   const answer = holder.value;
-  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) {
+  if (!isObject(answer)) {
     return bounded(holder, 'value', '', limits);
   }
   const members = answer as { [name: string]: Json };

@@ -1,4 +1,5 @@
 import { counted } from '../../shared/counted.ts';
+import { isObject } from '../../shared/json.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { type ClientRequest, type OperationInput, plainResult } from '../operations/operation.ts';
 import { Problem, type ProblemDocument } from '../problems.ts';
@@ -216,7 +217,7 @@ function runItem<T>(
 ): MaybePromise<T> {
   const item = takeItem(request, index);
   try {
-    if (typeof item !== 'object' || item === null || Array.isArray(item)) {
+    if (!isObject(item)) {
       throw new Problem('invalid_request', 'a batch item must be an object with "op"');
     }
     const compiled = dispatcher.find((item as { op?: unknown }).op);

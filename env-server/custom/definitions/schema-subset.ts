@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { fillDefaults, fits } from '../../../shared/schema/check.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { type DefinitionFaults, escapePointer } from './fault.ts';
@@ -139,10 +139,6 @@ class SubsetCompiler {
     });
     return Type.Object(Object.fromEntries(entries), { ...notes, additionalProperties: false });
   }
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isTextList(value: Json): value is readonly string[] {

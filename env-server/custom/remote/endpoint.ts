@@ -1,8 +1,8 @@
 import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import type { SlotGroup } from '../../../shared/scheduling/slots.ts';
 import { Problem } from '../../problems.ts';
-import { InvalidAnswer, isObject } from '../answer.ts';
+import { InvalidAnswer } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';

@@ -195,10 +195,7 @@ export type OnRefusal = (refusal: { host: string; address: string; network: stri
 
 /** An address that remote environments may not use. */
 export class ForbiddenAddress extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'ForbiddenAddress';
-  }
+  override readonly name = 'ForbiddenAddress';
 }
 
 /**

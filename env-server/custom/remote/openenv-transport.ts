@@ -1,7 +1,7 @@
 import WebSocket from 'ws';
-import type { JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
-import { checkReward, InvalidAnswer, isObject } from '../answer.ts';
+import { checkReward, InvalidAnswer } from '../answer.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
 import { detailOf, type Endpoint } from './endpoint.ts';
 import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';

@@ -1,10 +1,10 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
 import { newId } from '../../sessions/ids.ts';
-import { InvalidAnswer, isObject, refused } from '../answer.ts';
+import { InvalidAnswer, refused } from '../answer.ts';
 import type { OpenEnvDefinition } from '../definitions/definition.ts';
 import { DEFAULT_MAX_STEPS, listsOf } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';

@@ -1,10 +1,10 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { type ObservationPart, textOfParts } from '../../../shared/observation-parts.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { AnyEnvironment, Environment, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
-import { checkReward, InvalidAnswer, isObject, refused } from '../answer.ts';
+import { checkReward, InvalidAnswer, refused } from '../answer.ts';
 import type { OrsDefinition } from '../definitions/definition.ts';
 import { DEFAULT_MAX_STEPS, listsOf, stepsSetting } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import type {
   AnyEnvironment,
@@ -10,14 +10,7 @@ import type {
 import type { Space } from '../../environments/core/spaces.ts';
 import type { Problem } from '../../problems.ts';
 import { newId } from '../../sessions/ids.ts';
-import {
-  type AnsweredObservation,
-  InvalidAnswer,
-  isObject,
-  readOutcome,
-  readSeen,
-  refused,
-} from '../answer.ts';
+import { type AnsweredObservation, InvalidAnswer, readOutcome, readSeen, refused } from '../answer.ts';
 import type { RagenDefinition } from '../definitions/definition.ts';
 import { MAX_ACTIONS, MAX_STEPS } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';

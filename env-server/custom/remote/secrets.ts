@@ -1,9 +1,8 @@
 import { createCipheriv, createDecipheriv, hash, randomBytes } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
-import type { JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { temporaryName } from '../../../shared/replace-file.ts';
-import { isObject } from '../answer.ts';
 
 /** AES-256-GCM (NIST SP 800-38D) with the usual sizes of nonce and tag. */
 const CIPHER = 'aes-256-gcm';
@@ -33,10 +32,7 @@ export interface SecretSettings {
 
 /** The value of a header is not available; the message gives the reason and the remedy. */
 export class UnknownSecret extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'UnknownSecret';
-  }
+  override readonly name = 'UnknownSecret';
 }
 
 interface SecretAllowance {

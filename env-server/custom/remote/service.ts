@@ -1,10 +1,10 @@
 import type { TObject, TSchema } from 'typebox';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { ActionTool, EnvironmentSpec } from '../../environments/core/environment.ts';
 import type { Space } from '../../environments/core/spaces.ts';
-import { InvalidAnswer, isObject } from '../answer.ts';
+import { InvalidAnswer } from '../answer.ts';
 import { aboutSpec, stepsSetting } from '../definitions/definition-parts.ts';
 import { DefinitionFaults } from '../definitions/fault.ts';
 import { compileSubset } from '../definitions/schema-subset.ts';

@@ -1,15 +1,8 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import type { Random, RandomState } from '../../../shared/random.ts';
 import type { AnyEnvironment, Environment } from '../../environments/core/environment.ts';
 import { Problem } from '../../problems.ts';
-import {
-  type AnsweredObservation,
-  InvalidAnswer,
-  isObject,
-  readOutcome,
-  readSeen,
-  refused,
-} from '../answer.ts';
+import { type AnsweredObservation, InvalidAnswer, readOutcome, readSeen, refused } from '../answer.ts';
 import { compileBehavior, listingValidActions } from '../definitions/behavior.ts';
 import { type ScriptDefinition, sourceOf } from '../definitions/definition.ts';
 import type { ScriptPool } from './pool.ts';

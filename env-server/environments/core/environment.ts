@@ -247,26 +247,23 @@ export interface Picture {
   readonly data: Uint8Array;
 }
 
-/**
- * A configuration that fits the schema but cannot be played; answered with 422. `pointer` is a JSON pointer into it.
- */
-export class InvalidConfig extends Error {
+/** A fault at a JSON pointer. */
+class FaultAt extends Error {
   readonly pointer: string;
   constructor(pointer: string, message: string) {
     super(message);
-    this.name = 'InvalidConfig';
     this.pointer = pointer;
   }
 }
 
-/** Options that fit the schema but cannot make a level; answered with 422. `pointer` is a JSON pointer into the options. */
-export class InvalidOptions extends Error {
-  readonly pointer: string;
-  constructor(pointer: string, message: string) {
-    super(message);
-    this.name = 'InvalidOptions';
-    this.pointer = pointer;
-  }
+/** A configuration that fits the schema but cannot be played; answered with 422. The pointer is one into it. */
+export class InvalidConfig extends FaultAt {
+  override readonly name = 'InvalidConfig';
+}
+
+/** Options that fit the schema but cannot make a level; answered with 422. The pointer is one into the options. */
+export class InvalidOptions extends FaultAt {
+  override readonly name = 'InvalidOptions';
 }
 
 /** Ends of an episode, by the name that `info.ended_by` gives them: each a sentence in the past tense, without its full stop. */

@@ -1,6 +1,6 @@
 import type { TSchema } from 'typebox';
 import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { errorsOf, fillDefaults } from '../../../shared/schema/check.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { suggestion } from '../../../shared/suggestion.ts';
@@ -82,10 +82,6 @@ function merge(base: JsonObject, over: JsonObject): JsonObject {
     merged.set(key, under !== undefined && isObject(under) && isObject(value) ? merge(under, value) : value);
   }
   return Object.fromEntries(merged);
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function firstFault(schema: TSchema, value: JsonObject, besides: readonly string[]): Fault | undefined {

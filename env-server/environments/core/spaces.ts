@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { fits } from '../../../shared/schema/check.ts';
 
 /** Element types of a `Box`: those for whole numbers, and one for fractions. */
@@ -341,9 +341,8 @@ function whyNoTuple<T>(
 }
 
 function whyNoDict({ spaces }: SpaceOfType<'Dict'>, value: Json, also: string): string | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return `${shown(value)} is not an object`;
-  const fields = value as JsonObject;
+  if (!isObject(value)) return `${shown(value)} is not an object`;
+  const fields = value;
   const extra = Object.keys(fields).find(key => !Object.hasOwn(spaces, key));
   if (extra !== undefined) return `has the unknown key ${extra}`;
   for (const [key, inner] of Object.entries(spaces)) {

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import type { Static } from 'typebox';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { InvalidField, shippedRecords, textField } from '../core/datasets/records.ts';
 import { dataFile, indexOption } from '../core/datasets/word-problems.ts';
@@ -194,10 +194,6 @@ function parsed(value: Json | undefined, field: string): Json {
   } catch {
     throw new InvalidField(field, 'is not JSON');
   }
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function firstText(value: Json | undefined): string {

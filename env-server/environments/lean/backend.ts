@@ -32,10 +32,7 @@ export interface Backend {
 
 /** The back-end cannot be reached or breaks its protocol: a fault, not a verdict. */
 export class BackendFailed extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'BackendFailed';
-  }
+  override readonly name = 'BackendFailed';
 }
 
 /** A statement without `:=`, `by` and `sorry` at its end. */

@@ -18,10 +18,7 @@ export interface Retriever {
 
 /** The retriever did not answer, or broke its protocol. */
 export class RetrievalFailed extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'RetrievalFailed';
-  }
+  override readonly name = 'RetrievalFailed';
 }
 
 const indexes = new WeakMap<readonly Document[], Retriever>();

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
@@ -158,10 +158,6 @@ function readOptions(given: Json | undefined): { [name: string]: string[] } {
     });
   }
   return options;
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** The entries of a JSON file that is one object by ASIN. @throws InvalidConfig */

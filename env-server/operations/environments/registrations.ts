@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import { isObject } from '../../../shared/json.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Type } from '../../../shared/schema/type.ts';
 import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definitions/definition.ts';
@@ -241,7 +242,7 @@ const checks = new Map<object, InputCheck>();
  * @throws Problem `invalid_request` with JSON pointers into the request
  */
 function checkDefinition(given: unknown): asserts given is Definition {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+  if (!isObject(given)) {
     throw refused('/definition', 'must be an object with "kind"');
   }
   const kind = chosen(given, 'kind', KINDS);

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Json } from '../../../shared/json.ts';
+import { isObject, type Json } from '../../../shared/json.ts';
 import { Random, type RandomState } from '../../../shared/random.ts';
 import type { Picture } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
@@ -32,9 +32,7 @@ export function stateKeyOf(variant: Variant, state: Json): string {
 /** JSON text with sorted keys. */
 const sortedJson = (value: Json): string =>
   JSON.stringify(value, (_key, part: Json) =>
-    typeof part === 'object' && part !== null && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : part,
+    isObject(part) ? Object.fromEntries(Object.entries(part).sort(([a], [b]) => (a < b ? -1 : 1))) : part,
   );
 
 /** @throws Problem `unsupported` for an environment without pictures, `environment_fault` */

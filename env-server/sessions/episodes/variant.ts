@@ -1,5 +1,5 @@
 import { faultsOf } from '../../../shared/faults.ts';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { compiled } from '../../../shared/schema/check.ts';
 import { withParts } from '../../environments/core/drawing/png.ts';
@@ -188,7 +188,7 @@ export function actionCheck(space: Space): ActionCheck {
       const checks = Object.entries(space.spaces).map(([name, inner]) => [name, actionCheck(inner)] as const);
       const names = new Set(checks.map(([name]) => name));
       return action => {
-        if (typeof action !== 'object' || action === null || Array.isArray(action)) {
+        if (!isObject(action)) {
           return `the action must be an object with ${[...names].join(', ')}, got ${kind(action)}`;
         }
         const fields = action as JsonObject;

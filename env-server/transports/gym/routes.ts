@@ -1,11 +1,10 @@
 import { randomInt } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { RecentMap } from '../../../shared/remembered.ts';
 import { compiled } from '../../../shared/schema/check.ts';
-import { isObject } from '../../custom/answer.ts';
 import { observationSpaces } from '../../environments/core/environment.ts';
 import { gymnasiumSpace, jsonSchema, type Space } from '../../environments/core/spaces.ts';
 import type { OperationInput } from '../../operations/operation.ts';

@@ -1,5 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
-import { isObject } from '../../custom/answer.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { Problem, ProblemCode } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';

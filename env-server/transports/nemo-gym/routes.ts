@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { RecentMap } from '../../../shared/remembered.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/problems.ts';
 import { Bag } from '../../operations/schemas/fields.ts';
 import type { SessionDetail } from '../../operations/schemas/session.ts';

@@ -1,8 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Static } from 'typebox';
-import type { JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
-import { isObject } from '../../custom/answer.ts';
 import { Config, Format, Wrappers } from '../../operations/schemas/fields.ts';
 import type { CreatedSession } from '../../operations/schemas/session.ts';
 import { compileCheck } from '../../operations/validation.ts';

@@ -1,6 +1,5 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { VERSION } from '../../../shared/program.ts';
-import { isObject } from '../../custom/answer.ts';
 import { problemOf } from '../../operations/problems.ts';
 import type { EnvironmentDocument } from '../../operations/schemas/fields.ts';
 import type { Principal } from '../../sessions/principal.ts';

@@ -1,6 +1,5 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { remembered } from '../../../shared/remembered.ts';
-import { isObject } from '../../custom/answer.ts';
 import type { RequestFault } from '../../custom/remote/openenv-protocol.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { jsonSchema } from '../../environments/core/spaces.ts';

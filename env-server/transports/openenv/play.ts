@@ -1,6 +1,5 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { isParts, textOfParts, withoutImages } from '../../../shared/observation-parts.ts';
-import { isObject } from '../../custom/answer.ts';
 import type { OpenEnvReply } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { OperationInput } from '../../operations/operation.ts';

@@ -1,8 +1,7 @@
 import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { WebSocket } from 'ws';
-import type { JsonObject } from '../../../shared/json.ts';
-import { isObject } from '../../custom/answer.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { type OpenEnvCode, SESSION_HEADER } from '../../custom/remote/openenv-protocol.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { problemOf } from '../../operations/problems.ts';

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { isObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { type Operation, type OperationInput, plainResult } from '../../operations/operation.ts';
@@ -158,7 +159,7 @@ function numberOf(text: unknown): unknown {
  */
 function inputOf(body: unknown, elsewhere: readonly string[], shape: string): { [name: string]: unknown } {
   if (body === undefined) return {};
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+  if (!isObject(body)) {
     const given = body === null ? 'null' : Array.isArray(body) ? 'a list' : `a ${typeof body}`;
     throw new Problem('invalid_request', `the body must be a JSON object such as ${shape}, got ${given}`);
   }

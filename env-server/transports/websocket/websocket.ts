@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
 import { counted } from '../../../shared/counted.ts';
+import { isObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
@@ -333,7 +334,7 @@ class OutgoingFrames<T, B, M> {
 }
 
 function toFrame(value: unknown): Frame {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     throw new Problem('invalid_request', 'a frame must be an object with "id" and "op"');
   }
   return value;

@@ -41,10 +41,7 @@ export interface JsonChunk {
 
 /** The file is not one array or object; the message says why. */
 export class NotJson extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'NotJson';
-  }
+  override readonly name = 'NotJson';
 }
 
 /**

@@ -1,7 +1,7 @@
 import { constants, readFileSync } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
-import type { Json, JsonObject } from '../../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../../shared/json.ts';
 import type { Random } from '../../../../shared/random.ts';
 import { remembered } from '../../../../shared/remembered.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
@@ -254,10 +254,6 @@ function toJson(value: unknown): Json {
     return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, toJson(part)]));
   }
   return value === undefined ? null : (value as Json);
-}
-
-function isObject(value: Json): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** A text field. @throws InvalidField */

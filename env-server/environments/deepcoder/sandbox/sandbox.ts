@@ -53,10 +53,7 @@ export const asText = ({ status, error, output }: RunResult) => ({
 
 /** There is no sandbox on this machine, or it broke; not caused by a program. */
 export class SandboxFailed extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'SandboxFailed';
-  }
+  override readonly name = 'SandboxFailed';
 }
 
 /** Kills a detached process that runs, with everything it started. */

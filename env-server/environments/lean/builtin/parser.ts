@@ -108,10 +108,7 @@ export function showGoal({ hypotheses, target }: Goal): string {
 
 /** Fault in a text; the message is shown to the player. */
 export class LeanError extends Error {
-  constructor(message: string) {
-    super(message);
-    this.name = 'LeanError';
-  }
+  override readonly name = 'LeanError';
 }
 
 const MAX_TEXT_LENGTH = 4000;
