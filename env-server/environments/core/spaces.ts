@@ -1,3 +1,4 @@
+import { shown } from '../../../shared/faults.ts';
 import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { fits } from '../../../shared/schema/check.ts';
 
@@ -365,10 +366,3 @@ function firstFault(
 }
 
 const isInteger = (value: Json): value is number => typeof value === 'number' && Number.isInteger(value);
-
-const MAX_SHOWN_LENGTH = 60;
-
-function shown(value: Json): string {
-  const written = JSON.stringify(value);
-  return written.length > MAX_SHOWN_LENGTH ? `${written.slice(0, MAX_SHOWN_LENGTH)}…` : written;
-}
