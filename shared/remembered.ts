@@ -4,7 +4,7 @@ interface Store<K, V> {
 }
 
 /** The value under a key of a map, made and kept where there is none. */
-export function remembered<K, V>(store: Store<K, V>, key: K, make: () => NoInfer<V>): V {
+export function remembered<K, V>(store: Store<K, V>, key: K, make: () => V): V {
   const known = store.get(key);
   if (known !== undefined) return known;
   const value = make();
