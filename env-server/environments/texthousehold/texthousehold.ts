@@ -15,16 +15,13 @@ import {
 import { integerSetting } from '../core/settings.ts';
 import { choice, dict, FLAG, LINES, list, type ObservationSpaces, orNull, text } from '../core/spaces.ts';
 import { splitSchema } from '../core/splits.ts';
-import { act, admissible, canonical } from './actions.ts';
+import { act, admissible, begin, canonical, generateHousehold, householdKey } from './actions.ts';
 import {
   allows,
-  begin,
   carried,
   doneThings,
-  generateHousehold,
   type Household,
   type HouseholdState,
-  householdKey,
   isLamp,
   isTreated,
   isWon,
