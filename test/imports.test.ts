@@ -107,7 +107,6 @@ const RULES: Readonly<Record<string, readonly string[]>> = {
   'trainer/algorithms': ['trainer/tensor/graph', 'shared'],
   'trainer/policy': [
     'trainer/algorithms',
-    'trainer/client/errors.ts',
     'trainer/client/retry.ts',
     'trainer/generation',
     'trainer/hub',

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { RunSettings } from '../../trainer/config/settings.ts';
-import type { Metrics } from '../../trainer/data/metrics.ts';
+import type { Metrics } from '../../trainer/data/episode-metrics.ts';
 import { readJsonLines } from '../../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../../trainer/training/run-folder/checkpoint.ts';
 import type { RunSummary } from '../../trainer/training/run-folder/report.ts';

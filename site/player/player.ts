@@ -6,7 +6,7 @@ import { boardKindOf } from '../boards/board.ts';
 import { endText } from '../components/ends.ts';
 import { textOf } from '../components/fields.ts';
 import { html } from '../components/html.ts';
-import { ProblemNote } from '../components/problem-note.ts';
+import { ProblemNote } from '../components/request.ts';
 import { useUniqueId } from '../components/store.ts';
 import { ActionPad } from './action-pad.ts';
 import type { ProgramTask } from './code-editor.ts';

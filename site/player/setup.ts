@@ -7,8 +7,7 @@ import {
   NotJson,
   parseJson,
 } from '../components/fields.ts';
-import type { Violation } from '../components/problem-note.ts';
-import { RequestFailed } from '../components/request.ts';
+import { RequestFailed, type Violation } from '../components/request.ts';
 import { Store } from '../components/store.ts';
 import { describe } from './episode.ts';
 import { DEFAULT_SETUP, type PlaySetup, type PlayStart } from './session-state.ts';

@@ -4,7 +4,7 @@ import { jsonText } from '../components/fields.ts';
 import { html } from '../components/html.ts';
 import { useUniqueId } from '../components/store.ts';
 import { readableReply, withUnit } from '../components/text.ts';
-import { curlLine } from '../playground/client/code-lines.ts';
+import { curlLine } from '../playground/client/client.ts';
 import { type OpenApi, type Operation, type Parameter, SchemaView, sampleOf, Text } from './schema-view.ts';
 
 const JSON_TYPE = 'application/json';

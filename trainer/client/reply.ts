@@ -1,5 +1,5 @@
-import { BadReply, ServerProblem } from './errors.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
+import { BadReply, ServerProblem } from './retry.ts';
 
 /** Largest size of a reward in the contract: sums over episodes and of squares stay finite. */
 const MAX_REWARD = 1e12;

@@ -1,5 +1,4 @@
 import { parseShallowJson } from '../../shared/json.ts';
-import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './errors.ts';
 import {
   itemsOf,
   type Operation,
@@ -17,6 +16,7 @@ import {
   openHttp,
 } from './platform.ts';
 import { type BatchReply, checkedResult, isProblem, readBatch, TOO_LARGE } from './reply.ts';
+import { BadReply, ConnectionFailed, ConnectTimeout, ReplyTimeout, ServerProblem } from './retry.ts';
 
 /** Browsers manage the number and lifetime of connections themselves. */
 export type RestTransportSettings = HttpSettings;

@@ -1,7 +1,18 @@
 import t from 'tap';
-import { ConnectionFailed, ReplyTimeout, ServerProblem, ServerUnavailable, whoIsAway } from './errors.ts';
 import type { Schemas } from './operations.ts';
-import { Availability, classify, DEFAULT_RETRY, retryDelay, retrying, type WaitEvent } from './retry.ts';
+import {
+  Availability,
+  ConnectionFailed,
+  classify,
+  DEFAULT_RETRY,
+  ReplyTimeout,
+  retryDelay,
+  retrying,
+  ServerProblem,
+  ServerUnavailable,
+  type WaitEvent,
+  whoIsAway,
+} from './retry.ts';
 
 const NAME = 'http://server';
 const FAST = { baseMs: 1, maxDelayMs: 2, patienceMs: 60_000, attempts: 3, probeMs: 1 };

@@ -4,6 +4,7 @@ import { createApp } from '../../env-server/app.ts';
 import type { Settings } from '../../env-server/config/settings.ts';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { until } from '../../test/until.test-data.ts';
+import { proxy } from './proxy.test-data.ts';
 import {
   BadReply,
   ClientClosed,
@@ -11,9 +12,9 @@ import {
   ReplyTimeout,
   ServerProblem,
   ServerUnavailable,
-} from './errors.ts';
-import { proxy } from './proxy.test-data.ts';
-import type { WaitEvent, WaitEvents } from './retry.ts';
+  type WaitEvent,
+  type WaitEvents,
+} from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
 import { openServers } from './servers.ts';
 

@@ -1,6 +1,5 @@
 import { pause } from '../../shared/http/retry.ts';
 import { withoutCredentials } from '../../shared/http/url-credentials.ts';
-import { ClientClosed, ServerUnavailable } from './errors.ts';
 import {
   itemsOf,
   needsKey,
@@ -21,10 +20,12 @@ import {
 } from './rest-transport.ts';
 import {
   Availability,
+  ClientClosed,
   classify,
   DEFAULT_RETRY,
   type RetryPolicy,
   retrying,
+  ServerUnavailable,
   type WaitEvents,
 } from './retry.ts';
 import {

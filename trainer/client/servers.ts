@@ -1,6 +1,5 @@
 import { pause } from '../../shared/http/retry.ts';
-import { ClientClosed } from './errors.ts';
-import { DEFAULT_RETRY, type WaitEvents } from './retry.ts';
+import { ClientClosed, DEFAULT_RETRY, type WaitEvents } from './retry.ts';
 import { EnvServer, type EnvServerSettings } from './server.ts';
 
 /** Interval between checks while all servers are unavailable. */

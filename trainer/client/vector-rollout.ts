@@ -1,5 +1,5 @@
-import { ServerProblem } from './errors.ts';
 import type { OperationInput, Request, Schemas } from './operations.ts';
+import { ServerProblem } from './retry.ts';
 import type { EnvServer } from './server.ts';
 
 /** An environment, in the fields of `POST /v1/sessions`, and the number of its episodes. */

@@ -1,17 +1,19 @@
 import { retry } from '../../shared/http/retry.ts';
 import { parseShallowJson } from '../../shared/json.ts';
+import type { Request, Schemas } from './operations.ts';
+import { afterReading, openSocket, repeat, type Socket } from './platform.ts';
+import { type BatchReply, isProblem, readBatch, TOO_LARGE } from './reply.ts';
 import {
+  type Availability,
+  awayDelay,
   BadReply,
   ClientClosed,
   ConnectionFailed,
   ConnectTimeout,
   ReplyTimeout,
+  type RetryPolicy,
   ServerProblem,
-} from './errors.ts';
-import type { Request, Schemas } from './operations.ts';
-import { afterReading, openSocket, repeat, type Socket } from './platform.ts';
-import { type BatchReply, isProblem, readBatch, TOO_LARGE } from './reply.ts';
-import { type Availability, awayDelay, type RetryPolicy } from './retry.ts';
+} from './retry.ts';
 
 export interface WebSocketTransportSettings {
   readonly connectTimeoutMs: number;

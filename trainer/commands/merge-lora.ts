@@ -6,13 +6,17 @@ import { replaceFile } from '../../shared/replace-file.ts';
 import { scaleRows } from '../models/adapters/dora.ts';
 import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from '../models/adapters/lora.ts';
 import { isThere, readModelText } from '../models/files/model-file.ts';
-import { SafetensorsReader, writeShardedSafetensors } from '../models/files/safetensors.ts';
+import { openWeights, SafetensorsReader, writeShardedSafetensors } from '../models/files/safetensors.ts';
 import type { WritableType } from '../models/files/stored-numbers.ts';
-import { openWeights } from '../models/files/weights.ts';
 import { loraSpecs, parameterSpecs } from '../models/parameters.ts';
-import { readAdapterWeights } from '../policy/checkpoint/adapter-folder.ts';
 import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from '../policy/checkpoint/checkpoint.ts';
-import { CONFIG_FILE, findModel, isModelFolder, readModelConfig } from '../policy/checkpoint/model-folder.ts';
+import {
+  CONFIG_FILE,
+  findModel,
+  isModelFolder,
+  readAdapterWeights,
+  readModelConfig,
+} from '../policy/checkpoint/model-folder.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { localModel } from './hub/local-models.ts';

@@ -1,6 +1,6 @@
 import type { WarmStart } from '../config/sections/training.ts';
 import type { Learned } from '../prompts/conversation.ts';
-import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/reference-agent.ts';
+import { type ReferenceAgentSettings, referenceAgent } from '../rollout/agents/agent.ts';
 import type { Collector } from '../rollout/collection/collector.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { NO_SAMPLING } from '../rollout/episode-agent.ts';

@@ -10,7 +10,17 @@ import {
   samplesOf,
   type Truncation,
 } from '../rollout/episode.ts';
-import type { Metrics } from './metrics.ts';
+
+/** Mean of every name over the rows that have it. */
+export function averageRows(rows: readonly Metrics[]): Metrics {
+  const out: Metrics = {};
+  for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
+    out[name] = mean(rows.filter(row => name in row).map(row => row[name]));
+  }
+  return out;
+}
+
+export type Metrics = { [name: string]: number };
 
 /** Share of its turns in which `pick` holds. */
 function turnShare(episode: Episode, pick: (turn: Episode['turns'][number]) => boolean): number {
@@ -135,7 +145,7 @@ export function groupBy<T, K>(items: readonly T[], key: (item: T) => K): Map<K, 
 }
 
 /** A sequence with its advantages. */
-export interface TurnAdvantages {
+interface TurnAdvantages {
   readonly lossMask: ArrayLike<number>;
   readonly advantages: ArrayLike<number>;
   /** Position of each turn's last sampled token, ascending. */

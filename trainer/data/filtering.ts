@@ -14,14 +14,13 @@ import { countOnes, type TrainingSequence } from '../algorithms/training-sequenc
 import { filterSettings, hasPreferenceLoss } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
-import { checkComponents, groupBy, trainedReturn } from './episode-metrics.ts';
+import { checkComponents, groupBy, type Metrics, trainedReturn } from './episode-metrics.ts';
 import {
   type ExperienceSettings,
   experienceSettings,
   type KeptEpisode,
   trainingSequences,
 } from './experience.ts';
-import type { Metrics } from './metrics.ts';
 import { episodeEntropy, type LaterScores, type SampleScores } from './scoring.ts';
 
 /** Scores up to this size count as zero: all episodes of the group went alike. */

@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { Metrics } from '../data/metrics.ts';
+import type { Metrics } from '../data/episode-metrics.ts';
 import { LearningWatch } from './learning-watch.ts';
 
 const settings = (constrained = false) => ({ train_tags: ['Quiz'], rollout: { constrained } }) as never;

@@ -1,6 +1,6 @@
 import { mean } from '../algorithms/statistics.ts';
 import type { RunSettings } from '../config/settings.ts';
-import type { Metrics } from '../data/metrics.ts';
+import type { Metrics } from '../data/episode-metrics.ts';
 
 /** Number of the first and of the last iterations that are looked at, and iterations before the two are compared. */
 const COMPARED = 3;

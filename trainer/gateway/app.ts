@@ -5,7 +5,7 @@ import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
 import { isShallow, parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
-import { ServerProblem } from '../client/errors.ts';
+import { ServerProblem } from '../client/retry.ts';
 import { ApiError, badRequest, tooMany, unauthorized } from '../serve/openai/errors.ts';
 import { apiErrorOf, completionRoutes, refuseUnknown, sendError } from '../serve/openai/routes.ts';
 import { holdsKey, MODEL_NAME, type Rollout, type RolloutModel } from './rollout.ts';

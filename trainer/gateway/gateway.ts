@@ -13,7 +13,6 @@ import { mixSeed } from '../rollout/seeds.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import { createGatewayApp, type OpenRollout } from './app.ts';
-import { Program } from './program.ts';
 import {
   type GatewayPolicy,
   type MergedCalls,
@@ -26,7 +25,7 @@ import {
   type RolloutSampling,
   type RolloutSession,
 } from './rollout.ts';
-import { type Assignment, WorkQueue } from './work-queue.ts';
+import { type Assignment, Program, WorkQueue } from './work-queue.ts';
 
 /** Command and limits of programs. */
 export interface GatewaySettings extends RolloutLimits {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
+import { refuseWhatCannotFit, refuseWhatNoGpuHolds } from './parts.ts';
 
 const billion = 2 ** 28;
 

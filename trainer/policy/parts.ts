@@ -1,25 +1,32 @@
+import { totalmem } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
+import { counted } from '../../shared/counted.ts';
 import { blockBytes } from '../generation/cache/kv-cache.ts';
 import { BLOCK_SIZE } from '../generation/cache/sequence-cache.ts';
 import { compileGrammar } from '../generation/grammar.ts';
 import { KERNELS_HIDDEN_SIZE } from '../generation/programs/program-choice.ts';
-import { startMagnitudes } from '../models/adapters/dora.ts';
+import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
 import { withLora } from '../models/adapters/peft.ts';
 import type { BlockedWeights, DecoderConfig } from '../models/config.ts';
-import { storedBytes } from '../models/frozen-weights.ts';
-import { countWeights, isFrozen, loraSpecs, parameterSpecs, trainedSpecs } from '../models/parameters.ts';
+import { storedBytes, storedParameters } from '../models/frozen-weights.ts';
+import {
+  countWeights,
+  initialize,
+  isFrozen,
+  loraSpecs,
+  type ParameterSpec,
+  parameterSpecs,
+  trainedSpecs,
+} from '../models/parameters.ts';
 import type { Quantization } from '../tensor/graph/operations/blocks.ts';
 import { chooseRuntime, refusePrecision } from '../tensor/runtime/open-runtime.ts';
 import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { PRECISIONS, RUNTIME_CHOICES, type RuntimeKind } from '../tensor/runtime/runtime.ts';
-import { readAdapterConfig } from './checkpoint/adapter-folder.ts';
-import { storedBlocks } from './checkpoint/checkpoint.ts';
-import { findModel, type ModelFolders, readConfig } from './checkpoint/model-folder.ts';
-import { type InitialWeights, learnedStore, loadWeights, takenWeights } from './initial-weights.ts';
+import { readBase, readTrained, storedBlocks } from './checkpoint/checkpoint.ts';
+import { findModel, type ModelFolders, readAdapterConfig, readConfig } from './checkpoint/model-folder.ts';
 import { NORM_BLOCK } from './learning/adamw.ts';
 import { checkLossScale } from './learning/loss-scale.ts';
-import { machineMemory, refuseWhatCannotFit, refuseWhatNoGpuHolds } from './memory.ts';
 import { type LocalPolicyOptions, type ModelState, openSequences, workerCount } from './options.ts';
 
 const DOUBLE_BYTES = 8;
@@ -183,4 +190,158 @@ function quantizedConfig(
     throw new RangeError(`quantization ${quantization} takes the processor: set the runtime to onnx`);
   }
   return { ...config, quantization };
+}
+
+/** Initial weights of a policy. */
+interface InitialWeights {
+  /** Frozen weights next to adapters; null where everything is learned. */
+  readonly base: ParameterStore | null;
+  /** Squared norms of the rows of its weights, where DoRA adapts them. */
+  readonly norms: ParameterStore | null;
+  /** Learned weights. */
+  readonly weights: ParameterStore;
+}
+
+/** Fresh weights, or those of the folder, split into frozen and learned ones. */
+async function loadWeights(
+  config: DecoderConfig,
+  place: ModelFolders | null,
+  { seed, valueHead }: LocalPolicyOptions,
+): Promise<InitialWeights> {
+  const fresh = (specs: readonly ParameterSpec[]) => freshWeights(specs, config, seed);
+  const frozen = isFrozen(config) ? parameterSpecs(config, false) : [];
+  const trained = trainedSpecs(config, valueHead);
+  const stored = () => new ParameterStore(storedParameters(frozen, config));
+  const base = frozen.length === 0 ? null : place === null ? fresh(frozen) : stored();
+  if (base !== null && place !== null) await readBase(place.base, config, base);
+  const isFresh = place === null || (base !== null && place.adapter === null);
+  const weights = isFresh ? fresh(trained) : new ParameterStore(trained);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
+  if (place !== null) await readTrained(place, config, weights);
+  return { base, norms, weights };
+}
+
+/** Weights copied by name from a model in memory, fresh where it has none; frozen ones are shared. */
+function takenWeights(
+  config: DecoderConfig,
+  { base, weights: given }: ModelState,
+  { seed, valueHead }: LocalPolicyOptions,
+): InitialWeights {
+  const weights = freshWeights(trainedSpecs(config, valueHead), config, seed);
+  const norms = squaredNorms(config, base);
+  if (norms !== null) startMagnitudes(config, norms, weights);
+  const wanted = new Set(weights.layout.map(({ name }) => name));
+  for (const { name } of given.layout) {
+    if (wanted.has(name)) weights.array(name).set(given.array(name));
+  }
+  return { base, norms, weights };
+}
+
+function freshWeights(specs: readonly ParameterSpec[], config: DecoderConfig, seed: number): ParameterStore {
+  const store = new ParameterStore(specs);
+  initialize(store, specs, config.initializerRange, seed);
+  return store;
+}
+
+/** Makes stores for what learning keeps of each weight; they are empty where nothing is learned. */
+export function learnedStore(
+  { generationOnly = false }: LocalPolicyOptions,
+  weights: ParameterStore,
+): () => ParameterStore {
+  return () => (generationOnly ? new ParameterStore([]) : weights.emptyLike());
+}
+
+const GIBIBYTE = 2 ** 30;
+
+/** Numbers of weights of a policy. */
+interface WeightCounts {
+  /** Learned weights. */
+  readonly trained: number;
+  /** Frozen weights next to adapters. */
+  readonly frozen: number;
+}
+
+/** Bytes of memory available to this process: the machine's, or the limit of its container. */
+export function machineMemory(): number {
+  const allowed = process.constrainedMemory();
+  return allowed > 0 ? Math.min(totalmem(), allowed) : totalmem();
+}
+
+/**
+ * Rejects a policy that needs more memory for weights and learning than there is, before any cache or activation.
+ * @param available bytes of memory
+ * @throws RangeError with the sizes and what to change, when it cannot fit
+ */
+export function refuseWhatCannotFit(
+  { trained, frozen }: WeightCounts,
+  workers: number,
+  available: number,
+): void {
+  const parts = {
+    weights: FLOAT_BYTES * (trained + frozen),
+    'two moments': 2 * FLOAT_BYTES * trained,
+    [`gradients of ${counted(workers, 'worker')}`]: 2 * workers * FLOAT_BYTES * trained,
+  };
+  refuseMore(parts, 'the machine', available, [
+    ...(workers > 1 ? ['1 worker with several threads'] : []),
+    ...(frozen === 0 ? [ADAPTERS] : []),
+    'a smaller model',
+  ]);
+}
+
+/**
+ * Rejects a policy that needs more GPU memory than there is, before any activation. WebGPU does not report the size of
+ * the memory.
+ * @param cache bytes of keys and values of all sequences that may have some at once
+ * @param available bytes of memory
+ * @throws RangeError with the sizes and what to change, when it cannot fit
+ */
+export function refuseWhatNoGpuHolds(
+  { trained, frozen }: WeightCounts,
+  cache: number,
+  available: number,
+): void {
+  const parts = {
+    weights: FLOAT_BYTES * (trained + frozen),
+    'two moments': 2 * FLOAT_BYTES * trained,
+    gradients: FLOAT_BYTES * trained,
+    'the cache of keys and values': cache,
+  };
+  refuseMore(parts, 'policy.gpu_memory_gib', available, [
+    'a smaller rollout.concurrency or policy.context (the cache)',
+    ...(frozen === 0 ? [ADAPTERS] : []),
+    'a smaller model',
+  ]);
+}
+
+/**
+ * Rejects gradients that do not fit in memory together for a comparison.
+ * @param available bytes of memory
+ * @throws RangeError with the size and what to change, when they cannot fit
+ */
+export function refuseGradients(vectors: number, trained: number, available: number): void {
+  const parts = { [`${vectors} gradients of ${trained} weights`]: FLOAT_BYTES * vectors * trained };
+  refuseMore(parts, 'the machine', available, [
+    'fewer diagnostics.gradients.snr_groups',
+    'fewer diagnostics.gradients.buckets',
+    ADAPTERS,
+  ]);
+}
+
+const ADAPTERS = 'adapters (LoRA) instead of all weights';
+
+function refuseMore(
+  parts: Readonly<Record<string, number>>,
+  where: string,
+  available: number,
+  advice: readonly string[],
+): void {
+  const total = Object.values(parts).reduce((sum, bytes) => sum + bytes, 0);
+  if (total <= available) return;
+  const shown = (bytes: number) => `${(bytes / GIBIBYTE).toFixed(1)} GiB`;
+  const list = Object.entries(parts).map(([what, bytes]) => `${what} ${shown(bytes)}`);
+  throw new RangeError(
+    `the policy takes ${shown(total)} (${list.join(', ')}) and ${where} has ${shown(available)}: take ${advice.join(', or ')}`,
+  );
 }

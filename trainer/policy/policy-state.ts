@@ -1,7 +1,7 @@
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { readAdapterWeights } from './checkpoint/adapter-folder.ts';
 import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
+import { readAdapterWeights } from './checkpoint/model-folder.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { WeightAverage } from './learning/weight-average.ts';
 import type { ModelState } from './options.ts';

@@ -1,8 +1,7 @@
 import { counted } from '../../shared/counted.ts';
 import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
-import type { ChatTemplate } from '../models/tokenizer/chat-template.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
-import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import type { ChatTemplate, Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { checkResponseLength, mostStates, responseGrammar, StateGrammars, schemaGrammar } from './grammar.ts';
 import {
   composeResponse,

@@ -1,5 +1,4 @@
-import type { ChatMessage, ChatTemplate } from '../models/tokenizer/chat-template.ts';
-import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import type { ChatMessage, ChatTemplate, Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { PLACEHOLDER, textAfterResponse } from './chat.ts';
 
 /** A message of a training example. */

@@ -2,7 +2,7 @@ import { type Json, type JsonObject, parseJson } from '../../shared/json.ts';
 import type { ResponseFormat } from '../../shared/response.ts';
 import type { SparseGrammar, TokenGrammar } from '../generation/grammar.ts';
 import { responseJson } from '../generation/json/response-grammar.ts';
-import type { ChatMessage } from '../models/tokenizer/chat-template.ts';
+import type { ChatMessage } from '../models/tokenizer/tokenizer.ts';
 
 /** An environment's description for its players; `describe` of the server gives it for the effective configuration. */
 export interface TaskDescription {

@@ -1,6 +1,6 @@
 import type { Json } from '../../shared/json.ts';
-import { ServerProblem, ServerUnavailable } from '../client/errors.ts';
 import type { Schemas } from '../client/operations.ts';
+import { ServerProblem, ServerUnavailable } from '../client/retry.ts';
 import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
 import {

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { isParts, textOfParts } from '../../shared/observation-parts.ts';
-import { ServerProblem } from '../client/errors.ts';
 import type { Request, Schemas } from '../client/operations.ts';
 import type { BatchReply } from '../client/reply.ts';
+import { ServerProblem } from '../client/retry.ts';
 import type { EnvServer } from '../client/server.ts';
 
 /** Specification that opens a session, and an equal one again. */

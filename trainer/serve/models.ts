@@ -15,13 +15,15 @@ import {
   tokenizerFromFiles,
 } from '../models/tokenizer/load.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
+import { checkWeights } from '../policy/checkpoint/checkpoint.ts';
 import {
+  findModel,
+  findTokenizer,
   isAdapterFolder,
   readAdapterConfig,
   readAdapterWeights,
-} from '../policy/checkpoint/adapter-folder.ts';
-import { checkWeights } from '../policy/checkpoint/checkpoint.ts';
-import { findModel, findTokenizer, readConfig } from '../policy/checkpoint/model-folder.ts';
+  readConfig,
+} from '../policy/checkpoint/model-folder.ts';
 import { LocalPolicy, type LocalPolicyOptions } from '../policy/local-policy.ts';
 import type { ModelState } from '../policy/options.ts';
 import { PLACEHOLDER_TURN, textAfterPlaceholder } from '../prompts/chat.ts';

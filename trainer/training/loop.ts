@@ -3,7 +3,7 @@ import { type MonitorSettings, monitorMetric } from '../algorithms/filters/metri
 import { mean } from '../algorithms/statistics.ts';
 import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import type { Metrics } from '../data/metrics.ts';
+import type { Metrics } from '../data/episode-metrics.ts';
 import { LearningWatch } from '../diagnostics/learning-watch.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
@@ -17,8 +17,12 @@ import {
   type TrainerState,
 } from './run-folder/checkpoint.ts';
 import type { RunCommands } from './run-folder/run-control.ts';
-import type { EpisodeSource, Rollouts, SourcePosition } from './sources/episode-source.ts';
-import { PlannedSource } from './sources/planned-source.ts';
+import {
+  type EpisodeSource,
+  PlannedSource,
+  type Rollouts,
+  type SourcePosition,
+} from './sources/episode-source.ts';
 import {
   generationsTable,
   playValidation,

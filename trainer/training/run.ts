@@ -17,7 +17,7 @@ import { type RunSummary, writeReport } from './run-folder/report.ts';
 import { RunControl } from './run-folder/run-control.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { openRun, type RunStart } from './setup/open-run.ts';
-import { readWarmStart, shownPosition } from './supervised/warm-start-progress.ts';
+import { readWarmStart, shownPosition } from './supervised/warm-start.ts';
 
 /**
  * Trains to the end or until stopped; undefined when it was stopped before its first step or before it could resume.

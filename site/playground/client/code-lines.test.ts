@@ -1,5 +1,5 @@
 import t from 'tap';
-import { curlLine } from './code-lines.ts';
+import { curlLine } from './client.ts';
 
 t.test('a line has what the request has', t => {
   const url = 'http://127.0.0.1:8080/v1/sessions';

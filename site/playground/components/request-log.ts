@@ -3,8 +3,7 @@ import { CopyButton } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import { useEvent } from '../../components/store.ts';
 import { readableReply, withUnit } from '../../components/text.ts';
-import type { Client } from '../client/client.ts';
-import { codeLine, LANGUAGES, type Language, preamble } from '../client/code-lines.ts';
+import { type Client, codeLine, LANGUAGES, type Language, preamble } from '../client/client.ts';
 
 /** Characters shown of a reply. */
 const MAX_SHOWN_LENGTH = 20_000;

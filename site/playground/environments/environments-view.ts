@@ -3,7 +3,7 @@ import { counted } from '../../../shared/counted.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
-import { ProblemNote } from '../../components/problem-note.ts';
+import { ProblemNote } from '../../components/request.ts';
 import { useWork } from '../../components/store.ts';
 import { withUnit } from '../../components/text.ts';
 import type { Environment, EnvironmentSummary, Schemas } from '../../player/wire.ts';

@@ -3,7 +3,7 @@ import { counted } from '../../../shared/counted.ts';
 import { useHeld } from '../../components/buttons.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { ProblemNote } from '../../components/problem-note.ts';
+import { ProblemNote } from '../../components/request.ts';
 import { Store, useStore } from '../../components/store.ts';
 import type { EnvironmentSummary, Schemas } from '../../player/wire.ts';
 import { formatAddress } from '../address.ts';

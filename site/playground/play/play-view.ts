@@ -3,7 +3,7 @@ import type { Json } from '../../../shared/json.ts';
 import { saveFile } from '../../components/buttons.ts';
 import { CodeField, type FieldSchema, SchemaField, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { ProblemNote } from '../../components/problem-note.ts';
+import { ProblemNote } from '../../components/request.ts';
 import { listen, useStore, useUniqueId, useWork } from '../../components/store.ts';
 import { withUnit } from '../../components/text.ts';
 import { AnyAction } from '../../player/action-pad.ts';

@@ -2,7 +2,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
 import { CodeField, revealFault, selectRange, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { LINE, ProblemNote, type Violation } from '../../components/problem-note.ts';
+import { LINE, ProblemNote, type Violation } from '../../components/request.ts';
 import { useStore, useUniqueId } from '../../components/store.ts';
 import type { Registration } from '../../player/wire.ts';
 import { type Address, formatAddress } from '../address.ts';

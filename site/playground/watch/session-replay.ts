@@ -2,7 +2,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
-import { ProblemNote } from '../../components/problem-note.ts';
+import { ProblemNote } from '../../components/request.ts';
 import { Store, useStore, useUniqueId } from '../../components/store.ts';
 import { formatNumber, formatValue, namedAction } from '../../player/format.ts';
 import { moveOf, totalReward } from '../../player/session-state.ts';

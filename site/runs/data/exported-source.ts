@@ -1,7 +1,6 @@
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord, GroupsRow } from '../../../shared/run-folder/run-files.ts';
-import type { EpisodeDigest } from '../../compute/episode-digest.ts';
-import { findIn, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import { type EpisodeDigest, findIn, type SearchQuery, searchFiles } from '../../compute/episode-digest.ts';
 import { groupRuns, parseRunQuery, resolvedKey, runMatcher, runOrder } from '../../compute/run-query.ts';
 import type { MetricsReply, RunDetail, RunsReply } from '../../server/reader/run-reader.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';

@@ -13,7 +13,7 @@ import { Chart, ChartTools } from '../charts/chart.ts';
 import { SMALL_HEIGHT } from '../charts/chart-options.ts';
 import type { ChartProps, Curve } from '../charts/chart-view.ts';
 import { AXES, type ChartView, chartViewOf, knownAxes, positionsOn } from '../charts/chart-view.ts';
-import { SuccessBar } from '../charts/success-bar.ts';
+import { SuccessBar } from '../charts/plane.ts';
 import { useMetrics, useSource } from '../data/hooks.ts';
 import type { RunStore } from '../data/run-store.ts';
 import { percent, short } from '../format.ts';

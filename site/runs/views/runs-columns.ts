@@ -3,7 +3,7 @@ import { html } from '../../components/html.ts';
 import { listOf, listText } from '../../compute/run-query.ts';
 import type { SettingValue } from '../../compute/settings-text.ts';
 import type { RunRow } from '../../server/reader/runs-table.ts';
-import { SuccessBar } from '../charts/success-bar.ts';
+import { SuccessBar } from '../charts/plane.ts';
 import { ago, duration, percent, short, timeLeft } from '../format.ts';
 import { StateChip } from './parts.ts';
 

@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import t from 'tap';
 import { until } from '../../../test/until.test-data.ts';
-import type { SearchQuery } from '../../compute/episode-search.ts';
+import type { SearchQuery } from '../../compute/episode-digest.ts';
 import { LiveRuns } from '../live.ts';
 import { writeSampleRun } from '../sample-runs.test-data.ts';
 import { RunReader } from './run-reader.ts';

@@ -11,8 +11,12 @@ import {
 } from '../../../shared/run-folder/run-files.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
-import type { EpisodeDigest } from '../../compute/episode-digest.ts';
-import { type FoundHits, type SearchQuery, searchFiles } from '../../compute/episode-search.ts';
+import {
+  type EpisodeDigest,
+  type FoundHits,
+  type SearchQuery,
+  searchFiles,
+} from '../../compute/episode-digest.ts';
 import type { RunGroup } from '../../compute/run-query.ts';
 import { downsampled, Series, type SeriesPoints } from '../../compute/series.ts';
 import { Leaderboard, type LeaderboardRow } from './leaderboard.ts';

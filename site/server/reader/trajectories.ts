@@ -1,9 +1,14 @@
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
-import { digestOf, type EpisodeDigest } from '../../compute/episode-digest.ts';
+import {
+  digestOf,
+  type EpisodeDigest,
+  findIn,
+  type SearchQuery,
+  type TextHit,
+} from '../../compute/episode-digest.ts';
 import { episodeOf } from '../../compute/episode-record.ts';
-import { findIn, type SearchQuery, type TextHit } from '../../compute/episode-search.ts';
 import { type Line, objectOn, readLines } from './lines.ts';
 import { type FoundRun, namesIn, openRunFile } from './run-folders.ts';
 

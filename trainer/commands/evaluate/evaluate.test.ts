@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import type { RunSettings } from '../../config/settings.ts';
-import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
+import type { ChatMessage } from '../../models/tokenizer/tokenizer.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { readJsonLines } from '../../tracking/jsonlines.ts';
 import { latestCheckpoint, readCheckpoint } from '../../training/run-folder/checkpoint.ts';

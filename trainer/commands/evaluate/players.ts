@@ -8,12 +8,15 @@ import type { RunSettings } from '../../config/settings.ts';
 import { Completions, type EndpointUsage } from '../../generation/endpoint/completions.ts';
 import { parseModelName } from '../../hub/cache.ts';
 import { playedPrecision } from '../../models/frozen-weights.ts';
-import { ADAPTER_CONFIG_FILE, isAdapterFolder } from '../../policy/checkpoint/adapter-folder.ts';
 import { VALUE_HEAD_FILE } from '../../policy/checkpoint/checkpoint.ts';
-import { CONFIG_FILE, isModelFolder } from '../../policy/checkpoint/model-folder.ts';
+import {
+  ADAPTER_CONFIG_FILE,
+  CONFIG_FILE,
+  isAdapterFolder,
+  isModelFolder,
+} from '../../policy/checkpoint/model-folder.ts';
 import { TINKER_FILE } from '../../policy/tinker/checkpoint.ts';
-import type { Agent } from '../../rollout/agents/agent.ts';
-import { RANDOM, referenceAgent } from '../../rollout/agents/reference-agent.ts';
+import { type Agent, RANDOM, referenceAgent } from '../../rollout/agents/agent.ts';
 import { hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Player as EpisodePlayer } from '../../rollout/episode-agent.ts';
 import { findServerSoon } from '../../training/setup/find-server.ts';

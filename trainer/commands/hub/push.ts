@@ -18,7 +18,7 @@ import {
   hubSettings,
   mayRedirect,
 } from '../../hub/hub-settings.ts';
-import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
+import { isAdapterFolder, readAdapterConfig } from '../../policy/checkpoint/model-folder.ts';
 import { openProgress, type Progress, shownShare } from '../../tracking/progress.ts';
 import { readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import type { EvaluationRow } from '../evaluate/evaluation.ts';

@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { similar } from '../../../shared/suggestion.ts';
-import { ServerProblem } from '../../client/errors.ts';
 import type { Schemas } from '../../client/operations.ts';
+import { ServerProblem } from '../../client/retry.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
 import { drawnActionsOf, writtenAction } from '../../rollout/described-tag.ts';

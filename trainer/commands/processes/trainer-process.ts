@@ -2,10 +2,10 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { TRAINER } from '../../../shared/program.ts';
 import { shellWord } from '../../../shared/shell-word.ts';
-import { ServerProblem } from '../../client/errors.ts';
+import { ServerProblem } from '../../client/retry.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
-import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
+import { readWarmStart, shownPosition } from '../../training/supervised/warm-start.ts';
 
 /** Exit status of a program ended by a signal: 128 + SIGTERM. */
 export const KILLED_STATUS = 143;

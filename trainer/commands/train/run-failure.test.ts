@@ -5,7 +5,7 @@ import t from 'tap';
 import { stringify } from 'yaml';
 import { createApp } from '../../../env-server/app.ts';
 import { smallDisk } from '../../../env-server/persistence/small-disk.test-data.ts';
-import { ServerProblem } from '../../client/errors.ts';
+import { ServerProblem } from '../../client/retry.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, openRunFolder } from '../../training/run-folder/run-folder.ts';

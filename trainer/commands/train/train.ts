@@ -1,7 +1,7 @@
 import { stringify } from 'yaml';
 import { closing } from '../../../shared/closing.ts';
 import { readLogLevel } from '../../../shared/log.ts';
-import { ServerUnavailable } from '../../client/errors.ts';
+import { ServerUnavailable } from '../../client/retry.ts';
 import { baseFolder, hasValueHead, validationTags } from '../../config/derived.ts';
 import { configName, loadRunSettings, resumedSettings } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -34,7 +34,7 @@ import { type FirstPrompt, firstPrompts, withFittedContext } from '../../trainin
 import { freshModel } from '../../training/setup/open-policy.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 import { requireFiles } from '../../training/supervised/supervision.ts';
-import { readWarmStart, shownPosition } from '../../training/supervised/warm-start-progress.ts';
+import { readWarmStart, shownPosition } from '../../training/supervised/warm-start.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import type { OptionsOf } from '../options.ts';
 import {

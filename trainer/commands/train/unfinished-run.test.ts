@@ -4,7 +4,7 @@ import { validateConfig } from '../../../shared/config.ts';
 import { RunSettings } from '../../config/settings.ts';
 import { initialState, saveCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder } from '../../training/run-folder/run-folder.ts';
-import { saveWarmStart } from '../../training/supervised/warm-start-progress.ts';
+import { saveWarmStart } from '../../training/supervised/warm-start.ts';
 import { unfinishedRun } from '../processes/trainer-process.ts';
 
 const STEPS = 5;

@@ -1,6 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import { parseResponse } from '../../../shared/response.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import type { ContinuationRequest, Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf, type Turn } from '../../rollout/episode.ts';
 import {
@@ -11,12 +11,14 @@ import {
   type ReasonedEpisode,
   type ReasonedTurn,
   type ReasoningSample,
+  type RegimeState,
+  type RegimeThresholds,
   sampleFirstTurns,
   sampleTrajectories,
   thinkingMetrics,
   tokenKey,
+  watchRegime,
 } from './collapse-metrics.ts';
-import { type RegimeState, type RegimeThresholds, watchRegime } from './regime.ts';
 
 /** Samples as rows, their prompts as columns. */
 interface CrossTable {

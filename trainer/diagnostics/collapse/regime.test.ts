@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type RegimeMeasurement, type RegimeState, watchRegime } from './regime.ts';
+import { type RegimeMeasurement, type RegimeState, watchRegime } from './collapse-metrics.ts';
 
 const GIVEN = { entropy: 0.1, mi_share: 0.1 };
 

@@ -4,7 +4,7 @@ import { parseJson } from '../../../shared/json.ts';
 import { partsOfText, urlOfImage } from '../../../shared/observation-parts.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
-import type { ChatMessage } from '../../models/tokenizer/chat-template.ts';
+import type { ChatMessage } from '../../models/tokenizer/tokenizer.ts';
 import type { SamplingDistribution } from '../generation.ts';
 import { changedSamplingFields } from '../remote/engine-client.ts';
 

@@ -1,6 +1,5 @@
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderValues } from '../../models/decoder.ts';
-import { decoderSegments } from '../../models/decoder-segments.ts';
+import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
 import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { scoreScale, turnHeads } from '../../models/sequence-layout.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';

@@ -1,7 +1,6 @@
 import { adaptedWeights, doraFactorName, outputFactors } from '../../models/adapters/dora.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { decoderLogits, decoderValues } from '../../models/decoder.ts';
-import { decoderSegments } from '../../models/decoder-segments.ts';
+import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
 import { layerPrefix } from '../../models/parameters.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import {

@@ -1,6 +1,9 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { replaceFile } from '../../../shared/replace-file.ts';
+import { readGgufHeader } from '../gguf/gguf-file.ts';
+import { isGgufName } from '../gguf/gguf-texts.ts';
+import { GgufWeights } from '../gguf/gguf-weights.ts';
 import { isThere, openModelFile, readModelText, readModelTextIfThere } from './model-file.ts';
 import {
   decodeNumbers,
@@ -25,7 +28,7 @@ export class SafetensorsError extends Error {
 }
 
 /** Position of a tensor in a file: bytes [start, end) of the file. */
-export interface StoredTensor {
+interface StoredTensor {
   readonly name: string;
   readonly type: StoredType;
   readonly shape: readonly number[];
@@ -357,4 +360,29 @@ async function shardsOf(index: string): Promise<string[]> {
 
 async function removeAll(folder: string, names: readonly string[]): Promise<void> {
   for (const name of names) await rm(join(folder, name), { force: true });
+}
+
+/** Weights of a model by Hugging Face name, read one at a time. */
+export type WeightsReader = SafetensorsReader | GgufWeights;
+
+/**
+ * Opens a model's weights.
+ * @param path its safetensors file; if the folder in the path is a GGUF file, the weights of that file
+ * @throws SafetensorsError or GgufError for files that are missing or broken
+ */
+export async function openWeights(path: string): Promise<WeightsReader> {
+  const file = dirname(path);
+  if (!isGgufName(file)) return SafetensorsReader.open(path);
+  const handle = await openModelFile(file).catch(error => {
+    // A folder of that name.
+    if ((error as Error).name === 'ModelFileError') return null;
+    throw error;
+  });
+  if (handle === null) return SafetensorsReader.open(path);
+  try {
+    return new GgufWeights(handle, await readGgufHeader(handle, file));
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
 }

@@ -11,8 +11,7 @@ import { readConfig, readModelConfig } from '../../policy/checkpoint/model-folde
 import { LocalPolicy } from '../../policy/local-policy.ts';
 import { unpackBlocks } from '../../tensor/graph/operations/blocks.ts';
 import { parseConfig } from '../config-json.ts';
-import { SafetensorsReader } from '../files/safetensors.ts';
-import { openWeights } from '../files/weights.ts';
+import { openWeights, SafetensorsReader } from '../files/safetensors.ts';
 import { loadTokenizer, tokenizerFromFiles } from '../tokenizer/load.ts';
 import { configOf } from './architectures.ts';
 import { type BlockType, decodeBlocks, storageOf, storeBlocks } from './blocks.ts';

@@ -2,9 +2,9 @@ import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { buildByteTokenizer, buildWordTokenizer, saveTokenizer, withWords } from './builder.ts';
-import { isByteLevel } from './byte-tokenizer.ts';
 import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, tokenizerFromFiles } from './load.ts';
 import type { Tokenizer } from './tokenizer.ts';
+import { isByteLevel } from './words-and-bytes.ts';
 
 const WORDS = ['<answer>', '</answer>', '||', 'Higher', 'High', '北 é', '☃', '<|'];
 const PIECES = [

@@ -7,7 +7,6 @@ import { lacksPython, PYTHON_MS, runPython } from '../../../test/python.test-dat
 import { scratchConfig } from '../config.ts';
 import { configToJson } from '../config-json.ts';
 import { buildByteTokenizer, buildWordTokenizer, saveTokenizer } from './builder.ts';
-import { type ChatMessage, ChatTemplate } from './chat-template.ts';
 import {
   endTokenIds,
   loadTokenizer,
@@ -15,6 +14,7 @@ import {
   TOKENIZER_FILE,
   tokenizerFromFiles,
 } from './load.ts';
+import { type ChatMessage, ChatTemplate } from './tokenizer.ts';
 
 const MODELS = fileURLToPath(new URL('../../../test/golden/models', import.meta.url));
 

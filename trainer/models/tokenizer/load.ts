@@ -2,10 +2,8 @@ import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
-import { ByteTokenizer, isByteLevel } from './byte-tokenizer.ts';
-import { ChatTemplate } from './chat-template.ts';
-import type { DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
-import { isWordLevel, WordTokenizer } from './word-tokenizer.ts';
+import { ChatTemplate, type DecodeOptions, type SpecialTokenNames, type Tokenizer } from './tokenizer.ts';
+import { ByteTokenizer, isByteLevel, isWordLevel, WordTokenizer } from './words-and-bytes.ts';
 
 export const TOKENIZER_FILE = 'tokenizer.json';
 export const TOKENIZER_CONFIG_FILE = 'tokenizer_config.json';
@@ -63,7 +61,6 @@ class SubwordTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly longestToken: number;
   readonly eosTokenId?: number;
-  readonly bosTokenId?: number;
   readonly padTokenId?: number;
   readonly chatTemplate?: ChatTemplate;
   readonly files: { readonly [name: string]: string };
@@ -88,7 +85,6 @@ class SubwordTokenizer implements Tokenizer {
     this.vocabularySize = greatest + 1;
     this.longestToken = longest;
     this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
-    this.bosTokenId = names.bos_token === undefined ? undefined : this.idOf(names.bos_token);
     this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
   }
 

@@ -1,9 +1,8 @@
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
-import { buildByteTokenizer, saveTokenizer, withWords } from './builder.ts';
+import { buildByteTokenizer, learnMerges, saveTokenizer, withWords } from './builder.ts';
 import { loadTokenizer, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE } from './load.ts';
-import { learnMerges } from './merges.ts';
 
 const WORDS = ['<answer>', '</answer>', '||', 'north', 'go west'];
 const LINES = [

@@ -5,13 +5,14 @@ import type { BlockedWeights, DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
 import { isThere } from '../../models/files/model-file.ts';
 import {
+  openWeights,
   SafetensorsError,
   type TensorToWrite,
+  type WeightsReader,
   writeSafetensors,
   writeShardedSafetensors,
 } from '../../models/files/safetensors.ts';
 import { STORED_AS, type WeightDtype } from '../../models/files/stored-numbers.ts';
-import { openWeights, type WeightsReader } from '../../models/files/weights.ts';
 import { blockNames, isQuantizable, storeQuantized } from '../../models/frozen-weights.ts';
 import { GgufWeights } from '../../models/gguf/gguf-weights.ts';
 import {
@@ -24,8 +25,7 @@ import {
 } from '../../models/parameters.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { LossScaleState } from '../learning/loss-scale.ts';
-import { readAdapterWeights, writeAdapter } from './adapter-folder.ts';
-import { CONFIG_FILE, type ModelFolders } from './model-folder.ts';
+import { CONFIG_FILE, type ModelFolders, readAdapterWeights, writeAdapter } from './model-folder.ts';
 
 export const WEIGHTS_FILE = 'model.safetensors';
 export const VALUE_HEAD_FILE = 'value_head.safetensors';

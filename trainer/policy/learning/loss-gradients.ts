@@ -8,8 +8,8 @@ import { DEFAULT_LOSS_SETTINGS, type LossSettings } from '../../algorithms/losse
 import { LOSS_COMPONENTS, type LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { machineMemory, refuseGradients } from '../memory.ts';
 import type { LocalPolicyOptions } from '../options.ts';
+import { machineMemory, refuseGradients } from '../parts.ts';
 import type { GradientDecomposition, GradientSettings, UpdateBatch, UpdateMetrics } from '../policy.ts';
 import type { WorkerPool } from '../workers/worker-pool.ts';
 import { summedLoss } from './loss-program.ts';

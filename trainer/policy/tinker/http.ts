@@ -3,10 +3,10 @@ import { Agent, request } from 'undici';
 import { pause } from '../../../shared/http/retry.ts';
 import { type JsonObject, parseJson } from '../../../shared/json.ts';
 import { printable } from '../../../shared/printable.ts';
-import { FailedRequest } from '../../client/errors.ts';
 import {
   Availability,
   DEFAULT_RETRY,
+  FailedRequest,
   type RetryPolicy,
   retrying,
   type WaitEvents,

@@ -4,11 +4,10 @@ import type { Grammars } from '../../generation/grammar.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import type { Precision, RuntimeKind } from '../../tensor/runtime/runtime.ts';
-import { learnedStore } from '../initial-weights.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../learning/micro-batches.ts';
 import type { DropoutSettings, GradientReport, GradientTask } from '../learning/train-program.ts';
 import { openSequences, workerCount } from '../options.ts';
-import type { PolicyParts } from '../parts.ts';
+import { learnedStore, type PolicyParts } from '../parts.ts';
 import type { OptimizerSettings, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 
 /** Initial data of a worker. Weights, moments and gradients are shared memory, visible to all. */

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { sparseGrammar } from '../../generation/grammar.ts';
-import type { AgentTurn, EpisodeView } from './agent.ts';
-import { type ReferenceAgentSettings, referenceAgent } from './reference-agent.ts';
+import { type AgentTurn, type EpisodeView, type ReferenceAgentSettings, referenceAgent } from './agent.ts';
 
 const NAMES = ['Up', 'Down', 'Left', 'Right'];
 

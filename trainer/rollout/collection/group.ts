@@ -1,4 +1,4 @@
-import { ReplyTimeout, ServerUnavailable } from '../../client/errors.ts';
+import { ReplyTimeout, ServerUnavailable } from '../../client/retry.ts';
 import type { ServerPool } from '../../client/servers.ts';
 import { type BranchParts, playTrees } from '../branching/play-tree.ts';
 import type { KeptPrefix } from '../branching/prefix.ts';

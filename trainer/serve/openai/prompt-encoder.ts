@@ -2,8 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { onAbort } from '../../../shared/closing.ts';
 import type { JsonObject } from '../../../shared/json.ts';
-import type { ChatRenderOptions } from '../../models/tokenizer/chat-template.ts';
-import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import type { ChatRenderOptions, Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 
 /** Longest text, in UTF-16 units, that counts as short: some ten milliseconds. */
 export const LONGEST_SHORT = 8192;

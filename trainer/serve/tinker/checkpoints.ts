@@ -6,7 +6,7 @@ import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import type { LoraConfig } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import type { DecoderConfig } from '../../models/config.ts';
-import { readAdapterConfig } from '../../policy/checkpoint/adapter-folder.ts';
+import { readAdapterConfig } from '../../policy/checkpoint/model-folder.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
 import type { AdapterWeights } from './samplers.ts';
 

@@ -16,8 +16,12 @@ import type {
   TransposeAttributes,
 } from './operations/movement.ts';
 import type { ScalarFunction } from './operations/operation.ts';
-import { type MatmulAttributes, matrixOf } from './operations/products.ts';
-import type { ReduceAttributes, RmsNormalizeAttributes } from './operations/reduction.ts';
+import {
+  type MatmulAttributes,
+  matrixOf,
+  type ReduceAttributes,
+  type RmsNormalizeAttributes,
+} from './operations/products.ts';
 import { type Attributes, type Shape, sizeOf, stridesOf, type TensorType } from './tensor.ts';
 
 /** The result of an operation in float64. Of an elementwise one it follows from its scalar function. */

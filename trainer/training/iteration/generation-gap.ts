@@ -1,7 +1,7 @@
 import { mean } from '../../algorithms/statistics.ts';
 import { distributionChange } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import { maskOf, samplingMask } from '../../data/token-weights.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { Policy, ScoreRequest, TrainedPolicy } from '../../policy/policy.ts';

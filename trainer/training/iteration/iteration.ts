@@ -7,6 +7,7 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import { hasPreferenceLoss, lossSettings, recordsTrajectories } from '../../config/derived.ts';
 import { settingsAt } from '../../config/schedules.ts';
 import type { RunSettings } from '../../config/settings.ts';
+import { averageRows, type Metrics } from '../../data/episode-metrics.ts';
 import {
   type Filtered,
   filterEpisodes,
@@ -15,7 +16,6 @@ import {
   mergeFiltered,
   type ScoredGroup,
 } from '../../data/filtering.ts';
-import { averageRows, type Metrics } from '../../data/metrics.ts';
 import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';

@@ -5,10 +5,10 @@ import {
   batchMetrics,
   groupBy,
   lengthMetrics,
+  type Metrics,
   programMetrics,
   tagMetrics,
 } from '../../data/episode-metrics.ts';
-import type { Metrics } from '../../data/metrics.ts';
 import { isBootstrapped } from '../../data/scoring.ts';
 import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
 import type { IntervalMeter } from '../../rollout/tally.ts';

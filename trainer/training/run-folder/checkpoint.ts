@@ -15,7 +15,7 @@ import type { KeptCheckpoints } from '../../../shared/run-folder/checkpoint-requ
 import { shellWord } from '../../../shared/shell-word.ts';
 import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping.ts';
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
 import type { PrefixState } from '../../rollout/branching/prefix.ts';
 import type { ReplayedLevel, TagSuccess } from '../../rollout/levels.ts';

@@ -2,7 +2,7 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import { Gateway, programAgent } from '../../gateway/gateway.ts';
 import type { GatewayPolicy } from '../../gateway/rollout.ts';
 import type { Generator } from '../../generation/generation.ts';

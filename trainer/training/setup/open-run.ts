@@ -3,7 +3,7 @@ import { baseFolder, levelSeeds, needsReference, secretOf } from '../../config/d
 import type { RunSettings } from '../../config/settings.ts';
 import { criticShape, runSizes } from '../../config/sizes.ts';
 import type { ActorCritic } from '../../policy/actor-critic.ts';
-import { machineMemory } from '../../policy/memory.ts';
+import { machineMemory } from '../../policy/parts.ts';
 import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { observer } from '../../rollout/episode-agent.ts';
 import { FileReward, HttpReward, type RewardHook } from '../../rollout/rewards/reward-hook.ts';
@@ -24,12 +24,20 @@ import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { SourcePosition } from '../sources/episode-source.ts';
 import { StreamedSource } from '../sources/streamed-source.ts';
 import { runSupervision } from '../supervised/supervision.ts';
-import { removeWarmStart, type WarmStartProgress } from '../supervised/warm-start-progress.ts';
+import { removeWarmStart, type WarmStartProgress } from '../supervised/warm-start.ts';
 import { levelHash, playValidation, validationPlan, validationSets } from '../validation.ts';
 import { type FirstPrompt, firstPrompts } from './first-prompts.ts';
 import { openGeneration, openPrograms } from './open-generation.ts';
-import { openPolicy, openReference, openTinker, type ReferencePolicy, withCritic } from './open-policy.ts';
-import { isRefreshable, RefreshedReference, referenceFolder } from './refreshed-reference.ts';
+import {
+  isRefreshable,
+  openPolicy,
+  openReference,
+  openTinker,
+  type ReferencePolicy,
+  RefreshedReference,
+  referenceFolder,
+  withCritic,
+} from './open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
 
 /** A run that begins or resumes, with its files open. */

@@ -1,7 +1,6 @@
 import { basename, dirname } from 'node:path';
 import { Random } from '../../../shared/random.ts';
-import { whoIsAway } from '../../client/errors.ts';
-import { orAborted } from '../../client/retry.ts';
+import { orAborted, whoIsAway } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';

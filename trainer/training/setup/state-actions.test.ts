@@ -5,7 +5,7 @@ import type { AnyEnvironment, Environment } from '../../../env-server/environmen
 import type { Json } from '../../../shared/json.ts';
 import { demonstrate, demonstrationsOf } from '../../data/demonstrations.ts';
 import { scoreEpisodes } from '../../data/scoring.ts';
-import { referenceAgent } from '../../rollout/agents/reference-agent.ts';
+import { referenceAgent } from '../../rollout/agents/agent.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import { serve } from '../../rollout/server.test-data.ts';

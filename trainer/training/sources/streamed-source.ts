@@ -2,7 +2,7 @@ import { needsWholeEpisodes } from '../../algorithms/advantages/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { groupsPerTag, levelSeeds, recordsTrajectories, samplingDistribution } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import type { Collector } from '../../rollout/collection/collector.ts';
 import { RolloutStream, type StreamedGroup } from '../../rollout/collection/rollout-stream.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';

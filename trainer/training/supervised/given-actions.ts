@@ -1,8 +1,7 @@
 import type { Json } from '../../../shared/json.ts';
 import { fits } from '../../../shared/schema/check.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import type { Agent } from '../../rollout/agents/agent.ts';
-import { nameOf } from '../../rollout/agents/reference-agent.ts';
+import { type Agent, nameOf } from '../../rollout/agents/agent.ts';
 import { type DescribedTag, writtenAction } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { NO_SAMPLING } from '../../rollout/episode-agent.ts';

@@ -17,7 +17,7 @@ import { trainRun } from '../run.ts';
 import { latestCheckpoint } from '../run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../run-folder/run-folder.ts';
 import { MAX_MS, type Row, tinySettings, trainTiny, weightsOf } from '../runs.test-data.ts';
-import { readWarmStart } from './warm-start-progress.ts';
+import { readWarmStart } from './warm-start.ts';
 
 const QWEN = fileURLToPath(new URL('../../../test/golden/models/qwen2-tiny', import.meta.url));
 

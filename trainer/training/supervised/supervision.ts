@@ -10,12 +10,12 @@ import {
   demonstrationsOf,
   demonstratorOf,
 } from '../../data/demonstrations.ts';
-import type { Metrics } from '../../data/metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { type ExampleMessage, type Learned, tokenizeConversation } from '../../prompts/conversation.ts';
 import { responsePrime } from '../../prompts/prompt.ts';
-import { RANDOM } from '../../rollout/agents/reference-agent.ts';
+import { RANDOM } from '../../rollout/agents/agent.ts';
 import { type DescribedTag, hasRandomPlayer } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -27,13 +27,14 @@ import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from '../setup/run-context.ts';
 import { levelHash } from '../validation.ts';
 import { type GivenEpisode, playGivenEpisodes, readGivenEpisodes } from './given-actions.ts';
-import { type WarmStartSettings, warmStart } from './warm-start.ts';
 import {
   readDemonstrations,
   saveDemonstrations,
   saveWarmStart,
+  type WarmStartSettings,
   type WarmStartState,
-} from './warm-start-progress.ts';
+  warmStart,
+} from './warm-start.ts';
 
 /** Conversations to learn from, as tokens. */
 interface Examples {

@@ -8,7 +8,7 @@ import {
   saveDemonstrations,
   saveWarmStart,
   type WarmStartState,
-} from './warm-start-progress.ts';
+} from './warm-start.ts';
 
 const state = (updates: number): WarmStartState => ({
   updates,

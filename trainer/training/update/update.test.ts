@@ -5,7 +5,7 @@ import { Random } from '../../../shared/random.ts';
 import type { FilterFill } from '../../algorithms/filters/settings.ts';
 import { DEFAULT_LOSS_SETTINGS } from '../../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
-import { averageRows } from '../../data/metrics.ts';
+import { averageRows } from '../../data/episode-metrics.ts';
 import type { UpdateSettings } from '../../policy/policy.ts';
 import { fillBatch, learningRateAt, type Schedule, splitEvenly, updatePolicy } from './update.ts';
 

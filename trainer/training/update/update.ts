@@ -7,7 +7,7 @@ import { ratioDenominator } from '../../algorithms/losses/inputs.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { averageRows, type Metrics } from '../../data/metrics.ts';
+import { averageRows, type Metrics } from '../../data/episode-metrics.ts';
 import { samplingMask } from '../../data/token-weights.ts';
 import type {
   OptimizerSettings,

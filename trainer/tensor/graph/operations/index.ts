@@ -5,7 +5,7 @@ import * as elementwise from './elementwise.ts';
 import * as movement from './movement.ts';
 import type { Operation } from './operation.ts';
 import * as products from './products.ts';
-import * as reduction from './reduction.ts';
+import * as reduction from './products.ts';
 
 function isOperation(exported: unknown): exported is Operation {
   return typeof exported === 'object' && exported !== null && 'infer' in exported;

@@ -4,8 +4,7 @@ import {
   type QuantizedMatmulAttributes,
 } from '../../graph/operations/blocks.ts';
 import { operations } from '../../graph/operations/index.ts';
-import type { MatmulAttributes } from '../../graph/operations/products.ts';
-import type { ReduceAttributes } from '../../graph/operations/reduction.ts';
+import type { MatmulAttributes, ReduceAttributes } from '../../graph/operations/products.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient, lowerBlockMatmul, lowerBlockRows } from './lower-fused.ts';
 import {

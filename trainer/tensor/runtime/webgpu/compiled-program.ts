@@ -5,11 +5,11 @@ import { readMapped } from './device/gpu-array.ts';
 import {
   type DeviceValue,
   type KernelDispatch,
+  type Program,
   startOf,
   type Workgroups,
   wholeOf,
-} from './lowering/arrays.ts';
-import type { Program } from './lowering/program.ts';
+} from './lowering/program.ts';
 
 /** Free memory serves arrays of at least this share of its size. */
 const MIN_USE = 0.5;

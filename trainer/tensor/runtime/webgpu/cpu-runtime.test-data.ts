@@ -3,11 +3,10 @@ import { bindOutputs, bindParameters, checkInput, checkResident, refuseUnknownIn
 import type { CompileOptions, DeviceArray, DeviceMemory, Executable, Runtime, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { runOnCpu } from './cpu-steps.test-data.ts';
-import { FLOAT32_PRODUCTS } from './device/precision.ts';
+import { FLOAT32_PRODUCTS } from './device/device.ts';
 import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
-import { type DeviceValue, startOf, wholeOf } from './lowering/arrays.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
-import type { Program } from './lowering/program.ts';
+import { type DeviceValue, type Program, startOf, wholeOf } from './lowering/program.ts';
 
 /** Elements that an array of JavaScript can have. */
 const MAX_ARRAY = 2 ** 31;

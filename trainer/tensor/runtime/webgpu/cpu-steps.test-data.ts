@@ -2,8 +2,8 @@ import { createRequire } from 'node:module';
 import { forEachQuery, type NdArray } from '../../graph/attention-reference.test-data.ts';
 import { evaluate } from '../../graph/reference.test-data.ts';
 import type { Attributes, DType, Shape } from '../../graph/tensor.ts';
-import type { KernelDispatch } from './lowering/arrays.ts';
 import { extentsOf, type KernelCall, LOOP_BOUND } from './lowering/kernel.ts';
+import type { KernelDispatch } from './lowering/program.ts';
 
 type Arrays = readonly Float32Array[];
 

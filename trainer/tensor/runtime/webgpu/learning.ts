@@ -3,9 +3,14 @@ import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
 import type { AdamwFactors, DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
-import { type DeviceValue, type KernelDispatch, type ScratchSpace, wholeOf } from './lowering/arrays.ts';
 import { Kernel, type KernelThread } from './lowering/kernel.ts';
-import type { Program } from './lowering/program.ts';
+import {
+  type DeviceValue,
+  type KernelDispatch,
+  type Program,
+  type ScratchSpace,
+  wholeOf,
+} from './lowering/program.ts';
 import { inRowSlices } from './shaders/copy.ts';
 
 /** Factors of a step that the kernels below take, in the order of their array. */

@@ -14,12 +14,11 @@ import type {
 } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { BufferPool, CompiledProgram, type ProgramContext } from './compiled-program.ts';
-import { type DeviceOptions, GpuDevice } from './device/device.ts';
+import { type DeviceOptions, describeProducts, GpuDevice } from './device/device.ts';
 import { type DeviceParameters, download, GpuArray, ResidentParameters } from './device/gpu-array.ts';
-import { describeProducts } from './device/precision.ts';
 import { accumulating, DeviceLearner, type LearningContext } from './learning.ts';
-import type { DeviceValue } from './lowering/arrays.ts';
 import { lowerToSteps } from './lowering/lowering.ts';
+import type { DeviceValue } from './lowering/program.ts';
 
 const FLOAT_BYTES = 4;
 

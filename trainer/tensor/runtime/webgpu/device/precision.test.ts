@@ -4,7 +4,7 @@ import { GraphBuilder } from '../../../graph/graph.ts';
 import { interpret } from '../../../graph/interpreter.test-data.ts';
 import { type MatrixProductForm, matrixProductCode, type SideForm } from '../shaders/matrix-product.ts';
 import { WebGpuRuntime } from '../webgpu-runtime.ts';
-import { type AdapterTraits, chooseProducts, describeProducts, SUBGROUP_MATRIX } from './precision.ts';
+import { type AdapterTraits, chooseProducts, describeProducts, SUBGROUP_MATRIX } from './device.ts';
 
 const config = { componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16 };
 

@@ -1,5 +1,6 @@
 import { operations } from '../../../graph/operations/index.ts';
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import {
   cutBox,
   type DeviceValue,
@@ -10,8 +11,7 @@ import {
   type StridedLayout,
   sliceOf,
   spanOf,
-} from '../lowering/arrays.ts';
-import { Kernel, type KernelThread } from '../lowering/kernel.ts';
+} from '../lowering/program.ts';
 import { bindable, copyBox, writeBindable } from '../shaders/copy.ts';
 
 /** Functions besides those of the graph's elementwise operations. */

@@ -1,11 +1,11 @@
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import {
   type AxisSplit,
   type DeviceValue,
   type KernelDispatch,
   type ScratchSpace,
   sliceOf,
-} from '../lowering/arrays.ts';
-import { Kernel, type KernelThread } from '../lowering/kernel.ts';
+} from '../lowering/program.ts';
 import { inRowSlices } from '../shaders/copy.ts';
 
 /**

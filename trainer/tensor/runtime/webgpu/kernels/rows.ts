@@ -1,11 +1,11 @@
+import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import {
   ALIGNMENT,
   type DeviceValue,
   type KernelDispatch,
   type ScratchSpace,
   sliceOf,
-} from '../lowering/arrays.ts';
-import { Kernel, type KernelThread } from '../lowering/kernel.ts';
+} from '../lowering/program.ts';
 import { inRowSlices } from '../shaders/copy.ts';
 
 const inverseRoot = new Kernel(

@@ -8,7 +8,7 @@ import {
   TILE_THREADS,
   type Workgroups,
   workgroupGrid,
-} from './arrays.ts';
+} from './program.ts';
 
 /** A kernel: computes one element of the result, `this.thread` naming which. */
 export type KernelFunction = (this: KernelThread, ...args: never[]) => number;

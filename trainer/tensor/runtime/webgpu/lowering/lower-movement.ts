@@ -7,9 +7,9 @@ import {
   collapse,
   type DeviceValue,
   type KernelDispatch,
+  type ProgramBuilder,
   type ScratchSpace,
-} from './arrays.ts';
-import type { ProgramBuilder } from './program.ts';
+} from './program.ts';
 
 /** A tensor's elements repeated to a shape it broadcasts to; its own array where nothing repeats. */
 export function repeat(builder: ProgramBuilder, value: DeviceValue, from: Shape, to: Shape): DeviceValue {

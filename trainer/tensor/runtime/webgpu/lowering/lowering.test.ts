@@ -15,13 +15,13 @@ import {
   type DeviceValue,
   type KernelDispatch,
   offsetOf,
+  type Program,
   sliceOf,
   spanOf,
   startOf,
   wholeOf,
   windowOf,
-} from './arrays.ts';
-import type { Program } from './program.ts';
+} from './program.ts';
 
 const runtime = await WebGpuRuntime.open();
 t.after(() => runtime?.close());

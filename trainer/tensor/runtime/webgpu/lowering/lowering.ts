@@ -6,10 +6,13 @@ import {
 } from '../../../graph/operations/attention.ts';
 import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
 import { operations } from '../../../graph/operations/index.ts';
-import { type MatmulAttributes, matrixOf } from '../../../graph/operations/products.ts';
-import type { ReduceAttributes } from '../../../graph/operations/reduction.ts';
+import {
+  type MatmulAttributes,
+  matrixOf,
+  type ReduceAttributes,
+} from '../../../graph/operations/products.ts';
 import { type Graph, type Shape, sizeOf, stridesOf, type Tensor } from '../../../graph/tensor.ts';
-import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/precision.ts';
+import { FLOAT32_PRODUCTS, type MatrixMultiplication } from '../device/device.ts';
 import { MAX_AXES, pointwise } from '../kernels/pointwise.ts';
 import { type Reduction, type RowReduction, reduceMiddle, reduceRows } from '../kernels/reduce.ts';
 import { gatherRows, inverseRms, putLast, rope, rowDots, scatterAdd, takeLast } from '../kernels/rows.ts';
@@ -18,16 +21,17 @@ import { copyBox, replaceRows } from '../shaders/copy.ts';
 import { type ProductSizes, product } from '../shaders/matmul.ts';
 import { attendPages } from '../shaders/paged-attention.ts';
 import { sampleRows } from '../shaders/sample.ts';
+import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
 import {
   broadcastStrides,
   collapse,
   type DeviceValue,
   type KernelDispatch,
+  type Program,
+  ProgramBuilder,
   type ScratchSpace,
   splitAxes,
-} from './arrays.ts';
-import { lowerConcat, lowerPad, lowerSlice, lowerTranspose, repeat } from './lower-movement.ts';
-import { type Program, ProgramBuilder } from './program.ts';
+} from './program.ts';
 
 /** A product; a batch with one shared right side becomes the rows of one matrix. */
 function lowerMatmul(builder: ProgramBuilder, node: Tensor): void {

@@ -9,22 +9,24 @@ import {
   type DeviceValue,
   type KernelDispatch,
   type Workgroups,
-} from '../lowering/arrays.ts';
+} from '../lowering/program.ts';
 import {
   formOf,
   GRID,
+  list,
   load,
   mixed,
+  over,
   part,
   products,
   put,
   store,
   sums,
+  type TensorValue,
   type TileForm,
   tileMemory,
   VECTOR,
-} from './attention-tiles.ts';
-import { list, over, type TensorValue } from './shader-text.ts';
+} from './shader-text.ts';
 
 /** Operands of an attention: queries, keys, values, and the bias of the scores (a single 0 when there is none). */
 export interface AttentionOperands {

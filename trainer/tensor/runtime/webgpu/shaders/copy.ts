@@ -11,7 +11,7 @@ import {
   spanOf,
   windowOf,
   workgroupGrid,
-} from '../lowering/arrays.ts';
+} from '../lowering/program.ts';
 
 /** Axes a copy can walk. */
 export const MAX_COPY_AXES = 6;

@@ -1,5 +1,5 @@
 import type { MatmulAttributes } from '../../../graph/operations/products.ts';
-import type { MatrixMultiplication } from '../device/precision.ts';
+import type { MatrixMultiplication } from '../device/device.ts';
 import { reduceMiddle } from '../kernels/reduce.ts';
 import {
   ALIGNMENT,
@@ -10,7 +10,7 @@ import {
   type ScratchSpace,
   spanOf,
   windowOf,
-} from '../lowering/arrays.ts';
+} from '../lowering/program.ts';
 import { BUSY, extentFor, matrixProductCode, type SideForm } from './matrix-product.ts';
 import { over, productBindings, tilePlace } from './shader-text.ts';
 

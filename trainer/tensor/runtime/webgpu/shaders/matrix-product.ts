@@ -1,4 +1,4 @@
-import { SUBGROUP_TILE, type SubgroupShape } from '../device/precision.ts';
+import { SUBGROUP_TILE, type SubgroupShape } from '../device/device.ts';
 import { over, productBindings, tilePlace } from './shader-text.ts';
 
 /** Subgroups of a workgroup along rows and along columns. */

@@ -2,8 +2,8 @@ import type { PagedAttentionAttributes } from '../../../graph/builder.ts';
 import { pagedAttentionSizes } from '../../../graph/operations/device.ts';
 import type { TensorType } from '../../../graph/tensor.ts';
 import { RuntimeError } from '../../runtime-error.ts';
-import type { DeviceValue, KernelDispatch } from '../lowering/arrays.ts';
-import { VECTOR } from './attention-tiles.ts';
+import type { DeviceValue, KernelDispatch } from '../lowering/program.ts';
+import { VECTOR } from './shader-text.ts';
 
 /** Positions of a page: a workgroup has a thread for each of its query heads and each position. */
 const TILE = 16;

@@ -1,5 +1,5 @@
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
-import type { DeviceValue, KernelDispatch, ScratchSpace } from '../lowering/arrays.ts';
+import type { DeviceValue, KernelDispatch, ScratchSpace } from '../lowering/program.ts';
 import { inRowSlices } from './copy.ts';
 
 const THREADS = 256;
