@@ -28,6 +28,7 @@ const FIXED: readonly (readonly [string, unknown, string])[] = [
   ['policy.reference', null, `${AWAY}: its base model is the reference, or policy.reference_endpoint`],
   ['policy.reference_refresh_every', null, AWAY],
   ['optimizer.ema', null, AWAY],
+  ['optimizer.muon', null, CHOICE],
   ['generation.engine', 'local', `${AWAY} and sampled there`],
   ['diagnostics.gradients.every', 0, `needs gradients, ${LACKS}`],
   ['rollout.temperature', 1, 'is 1 where a Tinker server trains'],

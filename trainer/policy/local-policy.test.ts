@@ -47,27 +47,52 @@ t.test(
   },
 );
 
-t.test('a step does not depend on workers, micro-batches or the order of sequences', async t => {
-  const base = await closing(t, policyWith());
-  const sequences = await play(base, 7);
-  const expected = await base.update({ sequences }, settingsWith());
-  const after = (await base.score(sequences)).map(({ logProbs }) => logProbs);
-  const variants: [string, Partial<LocalPolicyOptions>, readonly TrainingSequence[]][] = [
-    ['two workers', { workers: 2 }, sequences],
-    ['micro-batches of a sequence', { tokenBudget: 1 }, sequences],
-    ['reversed order', {}, sequences.toReversed()],
-  ];
-  for (const [name, options, batch] of variants) {
-    const policy = await closing(t, policyWith(options));
-    const metrics = await policy.update({ sequences: batch }, settingsWith());
-    for (const [key, value] of Object.entries(expected)) {
-      t.ok(Math.abs(metrics[key] - value) <= 1e-5 * Math.max(1, Math.abs(value)), `${name}: ${key}`);
+const MUON = { scale: 3, momentum: 0.95 };
+
+for (const [optimizer, settings] of [
+  ['AdamW', settingsWith()],
+  ['Muon', settingsWith({}, { muon: MUON })],
+] as const) {
+  t.test(`a step of ${optimizer} depends on no workers, micro-batches or order of sequences`, async t => {
+    const base = await closing(t, policyWith());
+    const sequences = await play(base, 7);
+    const expected = await base.update({ sequences }, settings);
+    const after = (await base.score(sequences)).map(({ logProbs }) => logProbs);
+    const variants: [string, Partial<LocalPolicyOptions>, readonly TrainingSequence[]][] = [
+      ['two workers', { workers: 2 }, sequences],
+      ['micro-batches of a sequence', { tokenBudget: 1 }, sequences],
+      ['reversed order', {}, sequences.toReversed()],
+    ];
+    for (const [name, options, batch] of variants) {
+      const policy = await closing(t, policyWith(options));
+      const metrics = await policy.update({ sequences: batch }, settings);
+      for (const [key, value] of Object.entries(expected)) {
+        t.ok(Math.abs(metrics[key] - value) <= 1e-5 * Math.max(1, Math.abs(value)), `${name}: ${key}`);
+      }
+      const scores = await policy.score(sequences);
+      scores.forEach(({ logProbs }, n) => {
+        t.ok(largestDifference(logProbs, after[n]) < 2e-4, `${name}: scores of ${n} after the step`);
+      });
     }
-    const scores = await policy.score(sequences);
-    scores.forEach(({ logProbs }, n) => {
-      t.ok(largestDifference(logProbs, after[n]) < 2e-4, `${name}: scores of ${n} after the step`);
-    });
-  }
+  });
+}
+
+t.test('Muon moves the matrices of layers in another way than AdamW, and resumes bit for bit', async t => {
+  const [policy, other] = await Promise.all([1, 2].map(() => closing(t, policyWith())));
+  const sequences = await play(policy, 5);
+  const settings = settingsWith({}, { muon: MUON });
+  await policy.update({ sequences }, settings);
+  await other.update({ sequences }, settingsWith());
+  const [matrix, embedding] = ['model.layers.0.mlp.up_proj.weight', 'model.embed_tokens.weight'];
+  const [moved, usual] = await Promise.all([policy, other].map(one => one.weightsNow()));
+  t.notSame(moved.weights.array(matrix), usual.weights.array(matrix));
+  t.same(moved.weights.array(embedding), usual.weights.array(embedding));
+
+  const folder = t.testdir();
+  await policy.save(folder);
+  await other.load(folder);
+  for (const one of [policy, other]) await one.update({ sequences }, settings);
+  t.same(await weightsOf(other), await weightsOf(policy));
 });
 
 const WITH_KL = { entropyCoefficient: 0.2, kl: { estimator: 'k3' as const, coefficient: 0.3 } };

@@ -175,7 +175,10 @@ export interface UpdateSettings extends GradientSettings {
   readonly critic?: OptimizerSettings;
 }
 
-/** AdamW (Loshchilov & Hutter, 2019) with global norm clipping, as torch.optim.AdamW computes it. */
+/**
+ * AdamW (Loshchilov & Hutter, 2019) with global norm clipping, as torch.optim.AdamW computes it, or Muon (Jordan et al.,
+ * 2024) for the matrices of layers.
+ */
 export interface OptimizerSettings {
   readonly learningRate: number;
   readonly beta1: number;
@@ -184,6 +187,14 @@ export interface OptimizerSettings {
   readonly weightDecay: number;
   /** Global gradient norm above which gradients are scaled down; 0 turns it off. */
   readonly clipNorm: number;
+  /** AdamW for all weights when absent. */
+  readonly muon?: MuonSettings | undefined;
+}
+
+export interface MuonSettings {
+  /** Learning rate of the matrices, in units of the other weights'. */
+  readonly scale: number;
+  readonly momentum: number;
 }
 
 /** Names as in verl: `actor/pg_loss`, `actor/ppo_kl`, `actor/grad_norm`, `critic/vf_loss`, … */

@@ -227,6 +227,13 @@ const AveragedWeights = closed({
   validate: flag(true),
 });
 
+const Muon = closed({
+  /** Learning rate of the matrices, in units of `optimizer.learning_rate`. */
+  scale: aboveZero(3),
+  /** Decay of the running mean of gradients. */
+  momentum: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.95 }),
+});
+
 export const OptimizerConfig = section({
   /** Peak learning rate. */
   learning_rate: notNegative(1e-6),
@@ -240,6 +247,8 @@ export const OptimizerConfig = section({
   weight_decay: notNegative(0.01),
   /** Largest global gradient norm; 0: no limit. */
   clip_norm: notNegative(1),
+  /** Muon in place of AdamW for the matrices of layers, after the warm start; null: AdamW. */
+  muon: orNull(Muon),
   /** Iterations of linear warm-up. */
   warmup_iterations: count(0),
   /** Schedule of the learning rate after the warm-up. */

@@ -1,4 +1,4 @@
-import type { AdamwFactors } from '../../tensor/runtime/runtime.ts';
+import type { AdamwFactors, MuonFactors } from '../../tensor/runtime/runtime.ts';
 import type { OptimizerSettings } from '../policy.ts';
 
 /** As in torch.nn.utils.clip_grad_norm_. */
@@ -41,4 +41,16 @@ export function adamwFactors(step: number, scale: number, settings: OptimizerSet
     inverseRoot: 1 / Math.sqrt(1 - beta2 ** step),
     epsilon,
   };
+}
+
+/**
+ * Factors of a step of Muon; undefined where AdamW learns all weights.
+ * @param scale factor on the gradients, from {@link clipFactor}
+ */
+export function muonFactors(
+  scale: number,
+  { muon, learningRate, weightDecay }: OptimizerSettings,
+): MuonFactors | undefined {
+  if (!muon) return undefined;
+  return { scale, momentum: muon.momentum, learningRate: learningRate * muon.scale, weightDecay };
 }

@@ -5,11 +5,12 @@ import type { GenerateRequest, StreamedToken } from '../../generation/generation
 import { compileGrammar } from '../../generation/grammar.ts';
 import { TOKENIZER_FILE, tokenizerFromFiles } from '../../models/tokenizer/load.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
+import { MuonShare } from '../../tensor/runtime/muon.ts';
 import { openRuntime } from '../../tensor/runtime/open-runtime.ts';
 import { joinParameters, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
 import { adamwKernel } from '../../tensor/runtime/wasm/kernels.ts';
-import { adamwFactors, blockSquares } from '../learning/adamw.ts';
+import { adamwFactors, blockSquares, muonFactors } from '../learning/adamw.ts';
 import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
@@ -41,6 +42,8 @@ class PolicyWorker {
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
   /** Learner of a runtime with separate memory, once learning has begun. */
   #learner: Learner | null = null;
+  /** Where weights are stepped here, once Muon has begun. */
+  #muon: MuonShare | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;
   readonly #engine: GenerationEngine;
@@ -203,23 +206,9 @@ class PolicyWorker {
         if (this.#learner === null) this.#reduce(task.slice);
         else this.#squares[0] = await this.#learner.sumOfSquares();
         return null;
-      case 'apply': {
-        const { slice, step, scale, optimizer } = task;
-        if (this.#learner !== null) {
-          await this.#learner.step(adamwFactors(step, scale, optimizer));
-          return null;
-        }
-        const [sum] = this.#gradients;
-        const { first, second } = this.#moments;
-        const arrays = {
-          weights: this.#weights.flat,
-          gradients: sum,
-          first: first.flat,
-          second: second.flat,
-        };
-        adamwKernel(arrays, adamwFactors(step, scale, optimizer), slice.start, slice.end);
+      case 'apply':
+        await this.#apply(task);
         return null;
-      }
       case 'download':
         await this.#learner?.download();
         return null;
@@ -239,6 +228,23 @@ class PolicyWorker {
     const [sum, ...others] = this.#gradients;
     for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
     blockSquares(sum, start, end, this.#squares);
+  }
+
+  async #apply({ slice: { start, end }, step, scale, optimizer }: Task<'apply'>): Promise<void> {
+    const adamw = adamwFactors(step, scale, optimizer);
+    const muon = muonFactors(scale, optimizer);
+    if (this.#learner !== null) return this.#learner.step(adamw, muon);
+    const [gradients] = this.#gradients;
+    const [first, second] = [this.#moments.first.flat, this.#moments.second.flat];
+    const arrays = { weights: this.#weights.flat, gradients, first, second };
+    if (muon === undefined) {
+      adamwKernel(arrays, adamw, start, end);
+      return;
+    }
+    const count = this.#gradients.length;
+    this.#muon ??= await MuonShare.compile(this.#runtime, this.#weights, this.#setup.index, count);
+    for (const span of this.#muon.others(start, end)) adamwKernel(arrays, adamw, ...span);
+    await this.#muon.step(arrays, muon);
   }
 
   /** @param now also reports tokens that could wait */

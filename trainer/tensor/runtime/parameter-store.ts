@@ -183,6 +183,13 @@ export class ParameterStore implements ParameterSource {
     return entry.array;
   }
 
+  /** Elements [start, end) of {@link flat} that are a float32 parameter. */
+  spanOf(name: string): readonly [start: number, end: number] {
+    const { byteOffset, length } = this.array(name);
+    const start = (byteOffset - this.#flat.byteOffset) / FLOAT_BYTES;
+    return [start, start + length];
+  }
+
   /** A store of the same layout, zeroed: gradients, moments, a snapshot's target. */
   emptyLike(): ParameterStore {
     return new ParameterStore(this.#layout);

@@ -36,7 +36,7 @@ export interface DeviceMemory {
   learner(state: LearnerState): Promise<Learner>;
 }
 
-/** Weights that are learned, and AdamW's moments of each; three stores of one layout. */
+/** Weights that are learned, and the optimizer's moments of each; three stores of one layout. */
 export interface LearnerState {
   readonly weights: ParameterStore;
   readonly first: ParameterStore;
@@ -51,8 +51,11 @@ export interface Learner {
   clear(): void;
   /** Sum of the squares of all gradients. */
   sumOfSquares(): Promise<number>;
-  /** One step of AdamW with the gradients; executables see the new weights, the stores do not. */
-  step(factors: AdamwFactors): Promise<void>;
+  /**
+   * One step with the gradients: of AdamW, or with `muon` of Muon for the matrices of layers and of AdamW for the rest.
+   * Executables see the new weights, the stores do not.
+   */
+  step(adamw: AdamwFactors, muon?: MuonFactors): Promise<void>;
   /** Writes weights and moments into their stores. */
   download(): Promise<void>;
 }
@@ -104,6 +107,15 @@ export interface AdamwFactors {
   /** One over the root of the bias correction of the second moment. */
   readonly inverseRoot: number;
   readonly epsilon: number;
+}
+
+/** Factors of a step of Muon. */
+export interface MuonFactors {
+  /** On the gradients. */
+  readonly scale: number;
+  readonly momentum: number;
+  readonly learningRate: number;
+  readonly weightDecay: number;
 }
 
 /** Runtimes of a policy; `auto` takes a GPU for models that are faster there. */

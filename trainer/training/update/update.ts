@@ -286,5 +286,6 @@ export function optimizerSettings(
     epsilon: optimizer.epsilon,
     weightDecay: optimizer.weight_decay,
     clipNorm: optimizer.clip_norm,
+    ...(optimizer.muon && { muon: optimizer.muon }),
   };
 }

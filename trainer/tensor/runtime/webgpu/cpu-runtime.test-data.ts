@@ -27,7 +27,11 @@ export class KernelCpuRuntime implements Runtime {
     this.memory = {
       largestArray: MAX_ARRAY,
       allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
-      learner: state => DeviceLearner.create({ ...place, most }, state),
+      learner: state =>
+        DeviceLearner.create(
+          { ...place, most, lower: graph => lowerToSteps(graph, FLOAT32_PRODUCTS, most) },
+          state,
+        ),
     };
   }
 
@@ -53,7 +57,7 @@ class CpuArray implements DeviceArray {
 }
 
 /** Here the stores' arrays are the parameters themselves, so nothing is uploaded or downloaded. */
-const place: Omit<LearningContext, 'most'> = {
+const place: Omit<LearningContext, 'most' | 'lower'> = {
   allocate: async (_what, length) => new CpuArray(new Float32Array(length)),
   parameter: async (store, name) => new CpuArray(store.array(name)),
   refresh() {},

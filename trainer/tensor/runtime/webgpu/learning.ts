@@ -1,6 +1,7 @@
-import { type Shape, sizeOf } from '../../graph/tensor.ts';
+import { type Graph, type Shape, sizeOf } from '../../graph/tensor.ts';
+import { isMuonMatrix, muonGraph, muonInputs } from '../muon.ts';
 import type { ParameterInfo, ParameterStore } from '../parameter-store.ts';
-import type { AdamwFactors, DeviceArray, Learner, LearnerState, Tensors } from '../runtime.ts';
+import type { AdamwFactors, DeviceArray, Learner, LearnerState, MuonFactors, Tensors } from '../runtime.ts';
 import { RuntimeError } from '../runtime-error.ts';
 import { reduceMiddle, reduceRows } from './kernels/reduce.ts';
 import { Kernel, type KernelThread } from './lowering/kernel.ts';
@@ -59,8 +60,8 @@ const descend = new Kernel(
   { inPlace: 0 },
 );
 
-/** State that AdamW keeps of a parameter, each array as long as the others. */
-interface AdamwValues {
+/** State that the optimizer keeps of a parameter, each array as long as the others. */
+interface StepValues {
   readonly weight: DeviceValue;
   readonly gradient: DeviceValue;
   readonly first: DeviceValue;
@@ -71,13 +72,11 @@ interface AdamwValues {
  * A step of AdamW (Loshchilov & Hutter, 2019) on one parameter, in float32 as torch.optim.AdamW takes it.
  * @param factors {@link ADAMW_FACTORS}
  */
-function adamw(values: AdamwValues, factors: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
+function adamw(values: StepValues, factors: DeviceValue, scratch: ScratchSpace): KernelDispatch[] {
   const f = { value: factors };
   const { weight, gradient, first, second } = values;
   return [
-    ...inPlace(scratch, first, [gradient], (own, [g]) =>
-      firstMoment.step([own.length], [{ value: own }, g, f], own),
-    ),
+    ...movedMean(values, factors, scratch),
     ...inPlace(scratch, second, [gradient], (own, [g]) =>
       secondMoment.step([own.length], [{ value: own }, g, f], own),
     ),
@@ -85,6 +84,17 @@ function adamw(values: AdamwValues, factors: DeviceValue, scratch: ScratchSpace)
       descend.step([own.length], [{ value: own }, m, v, f], own),
     ),
   ];
+}
+
+/** Takes the gradient into its running mean. */
+function movedMean(
+  { gradient, first }: StepValues,
+  factors: DeviceValue,
+  scratch: ScratchSpace,
+): KernelDispatch[] {
+  return inPlace(scratch, first, [gradient], (own, [g]) =>
+    firstMoment.step([own.length], [{ value: own }, g, { value: factors }], own),
+  );
 }
 
 /** A kernel that changes an array element by element, in parts that a shader can bind. */
@@ -133,6 +143,7 @@ export interface LearningContext {
   parameter(store: ParameterStore, name: string): Promise<DeviceArray>;
   /** Uploads everything written into stores since the last call. */
   refresh(): void;
+  lower(graph: Graph): Program;
   /** @param resident names of inputs that stay on the device */
   build(program: Program, resident: ReadonlyMap<string, DeviceArray>): Promise<RunnableProgram>;
   clear(arrays: Iterable<DeviceArray>): void;
@@ -193,6 +204,13 @@ interface TrainedParameter extends ParameterInfo {
   readonly arrays: Readonly<Record<(typeof KINDS)[number], DeviceArray>>;
 }
 
+/** A step of Muon: of the weights that are no matrices, of the running means, and of the matrices. */
+interface MuonPrograms {
+  readonly others: RunnableProgram;
+  readonly momentum: RunnableProgram;
+  readonly change: RunnableProgram;
+}
+
 /** Gradients, moments and the optimizer's step where the weights are. */
 export class DeviceLearner implements Learner {
   readonly gradients: Readonly<Record<string, DeviceArray>>;
@@ -202,6 +220,8 @@ export class DeviceLearner implements Learner {
   readonly #norm: RunnableProgram;
   readonly #squares: Readonly<Record<string, Float32Array>>;
   readonly #step: RunnableProgram;
+  /** Once Muon has begun. */
+  #muon: MuonPrograms | null = null;
 
   private constructor(
     place: LearningContext,
@@ -232,7 +252,8 @@ export class DeviceLearner implements Learner {
       });
     }
     const scratch = roomOf(place.most);
-    const programs = [normProgram(state.weights.layout, scratch), stepProgram(state.weights.layout, scratch)];
+    const { layout } = state.weights;
+    const programs = [normProgram(layout, scratch), stepProgram(layout, scratch, adamw)];
     const [norm, step] = await Promise.all(programs.map(program => place.build(program, residents(trained))));
     return new DeviceLearner(place, state, trained, [norm, step]);
   }
@@ -246,10 +267,33 @@ export class DeviceLearner implements Learner {
     return Object.values(this.#squares).reduce((sum, [square]) => sum + square, 0);
   }
 
-  async step({ scale, beta1, beta2, keep, stepSize, inverseRoot, epsilon }: AdamwFactors): Promise<void> {
+  async step(adamw: AdamwFactors, muon?: MuonFactors): Promise<void> {
     this.#place.refresh();
-    const factors = [scale, beta1, 1 - beta1, beta2, 1 - beta2, keep, stepSize, inverseRoot, epsilon];
-    await this.#step.run({ [FACTORS]: Float32Array.from(factors) }, {});
+    const factors = { [FACTORS]: factorsOf(adamw) };
+    if (muon === undefined) return this.#step.run(factors, {});
+    this.#muon ??= await this.#muonPrograms();
+    const { others, momentum, change } = this.#muon;
+    await others.run(factors, {});
+    await momentum.run({ [FACTORS]: factorsOf({ ...adamw, beta1: muon.momentum }) }, {});
+    await change.run(muonInputs(muon), {});
+  }
+
+  async #muonPrograms(): Promise<MuonPrograms> {
+    const { most } = this.#place;
+    const scratch = roomOf(most);
+    const matrices = this.#trained.filter(isMuonMatrix);
+    const others = this.#trained.filter(parameter => !isMuonMatrix(parameter));
+    const sums = Object.fromEntries(
+      matrices.map(({ name, arrays }) => [`change ${name}`, arrays.weight] as const),
+    );
+    const change = accumulating(this.#place.lower(muonGraph(matrices)), sums, most);
+    const arrays = residents(this.#trained);
+    const [adamwOnly, momentum, changes] = await Promise.all([
+      this.#place.build(stepProgram(others, scratch, adamw), arrays),
+      this.#place.build(stepProgram(matrices, scratch, movedMean), arrays),
+      this.#place.build(change.program, new Map([...arrays, ...change.resident])),
+    ]);
+    return { others: adamwOnly, momentum, change: changes };
   }
 
   async download(): Promise<void> {
@@ -263,6 +307,12 @@ export class DeviceLearner implements Learner {
       ]),
     );
   }
+}
+
+/** Values of {@link ADAMW_FACTORS}. */
+function factorsOf(factors: AdamwFactors): Float32Array {
+  const { scale, beta1, beta2, keep, stepSize, inverseRoot, epsilon } = factors;
+  return Float32Array.of(scale, beta1, 1 - beta1, beta2, 1 - beta2, keep, stepSize, inverseRoot, epsilon);
 }
 
 function residents(trained: readonly TrainedParameter[]): ReadonlyMap<string, DeviceArray> {
@@ -296,7 +346,8 @@ function rowsOf(shape: Shape): { readonly rows: number; readonly width: number }
   return { rows: sizeOf(shape) / width, width };
 }
 
-function stepProgram(layout: readonly ParameterInfo[], scratch: ScratchSpace): Program {
+/** @param make what is done to each parameter */
+function stepProgram(layout: readonly ParameterInfo[], scratch: ScratchSpace, make: typeof adamw): Program {
   const factors: DeviceValue = { id: -1, length: ADAMW_FACTORS.length };
   const inputs = new Map<string, DeviceValue>([[FACTORS, factors]]);
   const steps = layout.flatMap(({ name, shape }) => {
@@ -311,7 +362,7 @@ function stepProgram(layout: readonly ParameterInfo[], scratch: ScratchSpace): P
       first: of('first'),
       second: of('second'),
     };
-    return adamw(values, factors, scratch);
+    return make(values, factors, scratch);
   });
   return { steps, inputs, outputs: new Map(), parameters: new Map(), constants: new Map() };
 }

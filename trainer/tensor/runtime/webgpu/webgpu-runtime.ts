@@ -116,8 +116,10 @@ export class WebGpuRuntime implements Runtime {
   async #learner(state: LearnerState): Promise<Learner> {
     const device = this.#device;
     const stores = [state.weights, state.first, state.second].map(store => this.#residentOf(store));
+    const most = Math.floor(device.largestBinding / FLOAT_BYTES);
     const place: LearningContext = {
-      most: Math.floor(device.largestBinding / FLOAT_BYTES),
+      most,
+      lower: graph => lowerToSteps(graph, device.products, most),
       allocate: (what, length) => GpuArray.allocate(device, what, length, 'gradients'),
       parameter: async (store, name) => new GpuArray(await this.#residentOf(store).buffer(name)),
       refresh() {
