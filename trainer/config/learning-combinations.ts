@@ -28,10 +28,6 @@ export function weightClashes(settings: RunSettings): Rules {
       optimizer.ema?.validate &&
       others &&
       `validates the average of the weights, but ${others}: set optimizer.ema.validate to false`,
-    'optimizer.muon':
-      optimizer.muon !== null &&
-      policy.lora !== null &&
-      'makes changes of whole matrices orthogonal, and policy.lora learns factors of them: set optimizer.muon to null',
     'policy.reference_refresh_every': [
       isRefreshed &&
         !needsReference(settings) &&

@@ -247,7 +247,7 @@ export const OptimizerConfig = section({
   weight_decay: notNegative(0.01),
   /** Largest global gradient norm; 0: no limit. */
   clip_norm: notNegative(1),
-  /** Muon in place of AdamW for the matrices of layers, after the warm start; null: AdamW. */
+  /** Muon for the matrices of layers, after the warm start; null: AdamW, as for all other weights and for adapters. */
   muon: orNull(Muon),
   /** Iterations of linear warm-up. */
   warmup_iterations: count(0),

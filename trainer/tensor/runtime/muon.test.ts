@@ -29,6 +29,7 @@ const EMBEDDING = 'model.embed_tokens.weight';
 const LAYOUT = [
   { name: EMBEDDING, shape: [5, 4] },
   ...CASES.map(([name, { shape }]) => ({ name, shape })),
+  { name: 'model.layers.0.square.lora_A.weight', shape: [2, 6] },
   { name: 'model.norm.weight', shape: [4] },
 ];
 const SCALE = 0.5;

@@ -21,9 +21,9 @@ export function muonInputs({ scale, momentum, learningRate, weightDecay }: MuonF
   return Object.fromEntries(MUON_FACTORS.map(name => [name, Float32Array.of(values[name])]));
 }
 
-/** True for a matrix of a layer. Muon does not suit embeddings, output layers, norms and biases. */
+/** True for a matrix of a layer. Embeddings, output layers, norms, biases and adapters are left to AdamW. */
 export function isMuonMatrix({ name, shape }: ParameterInfo): boolean {
-  return shape.length === 2 && name.startsWith('model.layers.');
+  return shape.length === 2 && name.startsWith('model.layers.') && !name.includes('.lora_');
 }
 
 /**

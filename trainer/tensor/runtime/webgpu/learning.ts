@@ -270,7 +270,7 @@ export class DeviceLearner implements Learner {
   async step(adamw: AdamwFactors, muon?: MuonFactors): Promise<void> {
     this.#place.refresh();
     const factors = { [FACTORS]: factorsOf(adamw) };
-    if (muon === undefined) return this.#step.run(factors, {});
+    if (muon === undefined || !this.#trained.some(isMuonMatrix)) return this.#step.run(factors, {});
     this.#muon ??= await this.#muonPrograms();
     const { others, momentum, change } = this.#muon;
     await others.run(factors, {});
