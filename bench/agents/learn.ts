@@ -184,6 +184,7 @@ const WARM_START: Omit<WarmStartSettings, 'epochs'> = {
   beta2: 0.95,
   weight_decay: 0,
   clip_norm: 1,
+  muon: null,
 };
 
 /** Lets the program play with a model that names an arm at random. */

@@ -43,6 +43,8 @@ t.test('settings that a Tinker server cannot follow are refused by name', async 
     ['policy.reference', { policy: { reference: './folder' } }],
     ['policy.reference_refresh_every', { policy: { reference_refresh_every: 5 } }],
     ['optimizer.ema', { optimizer: { ema: { decay: 0.99 } } }],
+    ['warm_start.muon', { warm_start: { muon: { scale: 3, momentum: 0.95 } } }],
+    ['optimizer.muon', { optimizer: { muon: { scale: 3, momentum: 0.95 } } }],
     ['generation.engine', { generation: { engine: 'vllm', urls: ['http://a'], adapter_folder: '/a' } }],
     ['loss.entropy_coefficient', { loss: { entropy_coefficient: 0.01 } }],
     ['algorithm.filter.score', { algorithm: { filter: { score: 'entropy' } } }],

@@ -29,6 +29,7 @@ const FIXED: readonly (readonly [string, unknown, string])[] = [
   ['policy.reference_refresh_every', null, AWAY],
   ['optimizer.ema', null, AWAY],
   ['optimizer.muon', null, CHOICE],
+  ['warm_start.muon', null, CHOICE],
   ['generation.engine', 'local', `${AWAY} and sampled there`],
   ['diagnostics.gradients.every', 0, `needs gradients, ${LACKS}`],
   ['rollout.temperature', 1, 'is 1 where a Tinker server trains'],

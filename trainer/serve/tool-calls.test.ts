@@ -69,6 +69,7 @@ async function trainedFolder(folder: string): Promise<void> {
     beta2: 0.95,
     weight_decay: 0,
     clip_norm: 1,
+    muon: null,
   };
   const lessons = [demonstration([question], CALL), demonstration([question, called, result], 'Done.')];
   await warmStart(policy, lessons, settings, { seed: 1, signal: new AbortController().signal });

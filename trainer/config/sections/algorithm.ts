@@ -227,8 +227,9 @@ const AveragedWeights = closed({
   validate: flag(true),
 });
 
-const Muon = closed({
-  /** Learning rate of the matrices, in units of `optimizer.learning_rate`. */
+/** Muon, of the iterations or of the warm start. */
+export const Muon = closed({
+  /** Learning rate of the matrices, in units of the other weights'. */
   scale: aboveZero(3),
   /** Decay of the running mean of gradients. */
   momentum: Type.Number({ minimum: 0, exclusiveMaximum: 1, default: 0.95 }),
@@ -247,7 +248,7 @@ export const OptimizerConfig = section({
   weight_decay: notNegative(0.01),
   /** Largest global gradient norm; 0: no limit. */
   clip_norm: notNegative(1),
-  /** Muon for the matrices of layers, after the warm start; null: AdamW, as for all other weights and for adapters. */
+  /** Muon for the matrices of layers; null: AdamW, as for all other weights and for adapters. */
   muon: orNull(Muon),
   /** Iterations of linear warm-up. */
   warmup_iterations: count(0),

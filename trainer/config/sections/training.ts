@@ -2,6 +2,7 @@ import Type, { type Static } from 'typebox';
 import { closed } from '../../../shared/schema/closed.ts';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
+import { Muon } from './algorithm.ts';
 import {
   aboveZero,
   choice,
@@ -55,6 +56,8 @@ export const WarmStart = closed({
   weight_decay: notNegative(0.1),
   /** Largest global gradient norm; 0: no limit. */
   clip_norm: notNegative(1),
+  /** As `optimizer.muon`. */
+  muon: orNull(Muon),
 });
 export type WarmStart = Static<typeof WarmStart>;
 

@@ -214,6 +214,7 @@ export async function warmStart(
           epsilon: 1e-8,
           weightDecay: settings.weight_decay,
           clipNorm: settings.clip_norm,
+          ...(settings.muon && { muon: settings.muon }),
         },
       },
       epochs: 1,
