@@ -42,7 +42,7 @@ class PolicyWorker {
   readonly #moments: { readonly first: ParameterStore; readonly second: ParameterStore };
   /** Learner of a runtime with separate memory, once learning has begun. */
   #learner: Learner | null = null;
-  /** Where weights are stepped here, once Muon has begun. */
+  /** Its share of the matrices, once Muon has begun on the processor. */
   #muon: MuonShare | null = null;
   readonly #gradients: readonly Float32Array[];
   readonly #squares: Float64Array;

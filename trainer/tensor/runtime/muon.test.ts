@@ -58,7 +58,7 @@ function gradientsOf(step: number): ParameterStore {
   return store;
 }
 
-/** A program whose outputs are the gradients of a step. */
+/** A program that gives the gradients of a step. */
 function gradientGraph(step: number) {
   const g = new GraphBuilder();
   const gradients = gradientsOf(step);

@@ -9,7 +9,7 @@ const [LINEAR, CUBIC, QUINTIC] = [3.4445, -4.775, 2.0315];
 const STEPS = 5;
 const NORM_EPSILON = 1e-7;
 
-/** Of a change with singular values of 1, whose elements have a mean square of 1 / the larger side (Liu et al., 2025). */
+/** Root mean square of a change's elements, near AdamW's: with singular values of 1 it is 1 / √(longer side) (Liu et al., 2025). */
 const ADAMW_ROOT_MEAN_SQUARE = 0.2;
 
 /** Inputs of {@link muonGraph} that are the same for all matrices, each []. */
@@ -66,7 +66,7 @@ type Span = readonly [start: number, end: number];
 
 /** Muon's step on the processor: one worker's share of the matrices, in the arrays that all workers see. */
 export class MuonShare {
-  /** Of all matrices, not only of the share; ascending. */
+  /** Places of all matrices, not only of the share; ascending. */
   readonly #spans: readonly Span[];
   readonly #own: readonly { readonly name: string; readonly span: Span }[];
   /** Null where the share is empty. */

@@ -220,7 +220,7 @@ export class DeviceLearner implements Learner {
   readonly #norm: RunnableProgram;
   readonly #squares: Readonly<Record<string, Float32Array>>;
   readonly #step: RunnableProgram;
-  /** Once Muon has begun. */
+  /** Null before the first step of Muon. */
   #muon: MuonPrograms | null = null;
 
   private constructor(
