@@ -24,7 +24,7 @@ interface GoldenCase {
 
 const { lr, momentum, weight_decay: weightDecay, cases } = golden<Golden>('muon.json');
 const CASES = Object.entries(cases).map(([name, known]) => [`model.layers.0.${name}.weight`, known] as const);
-/** What is no matrix of a layer. */
+/** A matrix outside of layers. */
 const EMBEDDING = 'model.embed_tokens.weight';
 const LAYOUT = [
   { name: EMBEDDING, shape: [5, 4] },
