@@ -3,18 +3,17 @@ import { basename, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { printableLines } from '../shared/printable.ts';
-import { startEnvServer } from './commands/processes/env-server-process.ts';
 import {
   type ChildProgram,
   INTERRUPTED_STATUS,
   KILLED_STATUS,
   startTrainer,
   stopRequests,
-  unfinishedRun,
-} from './commands/processes/trainer-process.ts';
-import { shownDuration, shownShare } from './tracking/progress.ts';
+} from './commands/processes/child-program.ts';
+import { startEnvServer } from './commands/processes/env-server-process.ts';
 import type { RunSummary } from './training/run-folder/report.ts';
-import { nextRunName, openRunFolder } from './training/run-folder/run-folder.ts';
+
+// Modules of the trainer are imported once the server's address is printed.
 
 const CONFIG = fileURLToPath(new URL('../configs/quickstart.yaml', import.meta.url));
 const RUNS = 'runs';
@@ -27,7 +26,9 @@ interface QuickstartOptions {
 }
 
 /** The run to start: an unfinished one continues unless a fresh one is requested. */
-function planRun(options: QuickstartOptions): { run: string; resume: boolean } {
+async function planRun(options: QuickstartOptions): Promise<{ run: string; resume: boolean }> {
+  const { unfinishedRun } = await import('./commands/processes/trainer-process.ts');
+  const { nextRunName } = await import('./training/run-folder/run-folder.ts');
   const unfinished = unfinishedRun(resolve(RUNS), NAME);
   if (options.resume && !unfinished) {
     throw new Error(
@@ -48,8 +49,8 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
   console.log(
     'ragen quickstart: a small language-model policy learns FrozenLake through an environment server.',
   );
+  console.log('The environment server starts; its address follows in seconds (a busy machine takes longer).');
   console.log();
-  const { run, resume } = planRun(options);
   const children: ChildProgram[] = [];
   let wasKilled = false;
   using requests = stopRequests(
@@ -60,13 +61,15 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
     },
   );
   const server = await startEnvServer(['--runs', resolve(RUNS)]);
-  const page = `${server.url}/runs/#/run/${encodeURIComponent(basename(run))}`;
   children.push(server.child);
   try {
     if (requests.signal.aborted) return INTERRUPTED_STATUS;
     console.log(
       `1. environment server  ${server.url}  (process ${server.child.pid}; play and watch: ${server.url}/#/watch)`,
     );
+    const { run, resume } = await planRun(options);
+    const page = `${server.url}/runs/#/run/${encodeURIComponent(basename(run))}`;
+    if (requests.signal.aborted) return INTERRUPTED_STATUS;
     console.log(`2. trainer             configs/quickstart.yaml → ${relative('.', run)}`);
     console.log(`3. the run, live       ${page}`);
     console.log('   Ctrl-C stops both with a checkpoint; npm start then continues.');
@@ -84,7 +87,7 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
       console.error('The trainer was killed, perhaps because memory ran out. To continue the run: npm start');
     }
     if (status !== 0) return status;
-    printSummary(run, options.exit ? undefined : server.url);
+    await printSummary(run, options.exit ? undefined : server.url);
     if (options.exit) {
       console.log(`\nSee how it plays, what it does wrong and whether training was healthy:`);
       console.log(`  npm run trainer -- dashboard    # opens http://127.0.0.1:8090/runs/`);
@@ -104,7 +107,9 @@ async function quickstart(options: QuickstartOptions): Promise<number> {
 }
 
 /** @param server address of a server that keeps running; undefined where it ends with the training */
-function printSummary(run: string, server: string | undefined): void {
+async function printSummary(run: string, server: string | undefined): Promise<void> {
+  const { shownDuration, shownShare } = await import('./tracking/progress.ts');
+  const { openRunFolder } = await import('./training/run-folder/run-folder.ts');
   const folder = relative('.', run);
   const { run: files, settings } = openRunFolder(run);
   const summary = JSON.parse(readFileSync(files.summary, 'utf8')) as RunSummary;

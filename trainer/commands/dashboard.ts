@@ -11,7 +11,7 @@ import { importRuns } from '../dashboard/imported-runs.ts';
 import { createDashboard, type ReplayResult, readAuthors, TOKEN_VARIABLE } from '../dashboard/server.ts';
 import type { OptionsOf } from './options.ts';
 import { CheckpointProcesses } from './processes/checkpoint-processes.ts';
-import { INTERRUPTED_STATUS, stopRequests } from './processes/trainer-process.ts';
+import { INTERRUPTED_STATUS, stopRequests } from './processes/child-program.ts';
 
 /** Default port, above that of the environment server. */
 const DEFAULT_PORT = 8090;

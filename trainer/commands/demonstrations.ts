@@ -20,7 +20,7 @@ import { findServerSoon } from '../training/setup/find-server.ts';
 import { agentRollouts, openTextRunContext, type TextRunContext } from '../training/setup/run-context.ts';
 import { hasWeights, openPlayer } from './evaluate/players.ts';
 import type { OptionsOf } from './options.ts';
-import { stopRequests } from './processes/trainer-process.ts';
+import { stopRequests } from './processes/child-program.ts';
 
 interface SaidTurn extends PastTurn {
   readonly exploratory: Turn['exploratory'];

@@ -21,7 +21,7 @@ import { agentRollouts, openRunContext, sampledAgent } from '../training/setup/r
 import { PlannedSource } from '../training/sources/episode-source.ts';
 import { localSettings } from './hub/local-models.ts';
 import type { OptionsOf } from './options.ts';
-import { stopRequests } from './processes/trainer-process.ts';
+import { stopRequests } from './processes/child-program.ts';
 
 /**
  * The command `diagnose`: collapse metrics and gradients of a checkpoint, on the groups that training would play next.

@@ -12,7 +12,7 @@ import { TinkerServer } from '../serve/tinker/server.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { findServedModel, localModel } from './hub/local-models.ts';
 import type { OptionsOf } from './options.ts';
-import { stopRequests } from './processes/trainer-process.ts';
+import { stopRequests } from './processes/child-program.ts';
 
 /** Environment variables that hold tokens: other users could read them on a command line. */
 const TOKEN_VARIABLE = 'RAGEN_SERVE_TOKEN';

@@ -4,17 +4,21 @@ import { LearningWatch } from './learning-watch.ts';
 
 const settings = (constrained = false) => ({ train_tags: ['Quiz'], rollout: { constrained } }) as never;
 
-const row = (success: number, least: number, most: number, valid = 1): Metrics => ({
-  'train/success': success,
-  'train/Quiz/action_is_valid': valid,
-  'critic/rewards/min': least,
-  'critic/rewards/max': most,
+interface Iteration {
+  readonly metrics: Metrics;
+  readonly returns: readonly number[];
+}
+
+/** An iteration of 100 episodes with these returns, the last of which the others share. */
+const row = (success: number, least: number, most: number, valid = 1, few = 50): Iteration => ({
+  metrics: { 'train/success': success, 'train/Quiz/action_is_valid': valid },
+  returns: Array.from({ length: 100 }, (_, i) => (i < few ? least : most)),
 });
 
-/** Warnings after each of these iterations of 100 episodes. */
-const warnings = (rows: readonly Metrics[], constrained?: boolean): (readonly string[])[] => {
+/** Warnings after each of these iterations. */
+const warnings = (rows: readonly Iteration[], constrained?: boolean): (readonly string[])[] => {
   const watch = new LearningWatch(settings(constrained));
-  return rows.map(metrics => watch.after(metrics, 100));
+  return rows.map(({ metrics, returns }) => watch.after(metrics, returns));
 };
 
 t.test('episodes that all return the same are reported once, with what to give', async t => {
@@ -23,7 +27,15 @@ t.test('episodes that all return the same are reported once, with what to give',
   t.match(third, [/no episode of 300 succeeded, and all returned -0\.2: .*warm_start\.files/]);
   t.same(warnings(Array.from({ length: 4 }, () => row(0, 0, 1))), [[], [], [], []], 'with other rewards');
   t.same(warnings(Array.from({ length: 4 }, () => row(1, 1, 1))), [[], [], [], []], 'with success');
-  t.same(warnings([{}, {}, {}]), [[], [], []], 'without episodes');
+  const none = { metrics: {}, returns: [] };
+  t.same(warnings([none, none, none]), [[], [], []], 'without episodes');
+});
+
+t.test('rewards of fewer than one episode in a hundred are reported with how many there were', async t => {
+  const rare = (few: number) => warnings(Array.from({ length: 4 }, () => row(few / 100, 1, 0, 1, few)));
+  t.match(rare(1)[2], [/3 of 300 episodes returned anything but 0, and 3 succeeded: .*warm_start\.files/]);
+  t.same(rare(1)[3], []);
+  t.same(rare(2).flat(), []);
 });
 
 t.test('answers that are no actions are reported with what makes them actions', async t => {
@@ -41,9 +53,5 @@ t.test('success that is lost is reported with what costs it', async t => {
   t.same(found.slice(0, 9).flat(), []);
   t.match(found[9], [/success fell from 20 % to 2 %: .*loss\.entropy_coefficient/]);
   t.same(found.slice(10).flat(), []);
-  t.same(
-    warnings(rows.map((metrics, i) => (i < 5 ? metrics : row(0.1, -1, 1)))).flat(),
-    [],
-    'half of it is left',
-  );
+  t.same(warnings(rows.map((one, i) => (i < 5 ? one : row(0.1, -1, 1)))).flat(), [], 'half of it is left');
 });

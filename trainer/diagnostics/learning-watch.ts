@@ -5,8 +5,11 @@ import type { Metrics } from '../data/episode-metrics.ts';
 /** Number of the first and of the last iterations that are looked at, and iterations before the two are compared. */
 const COMPARED = 3;
 const COMPARED_AFTER = 10;
-/** Iterations without different returns, or with answers that are no actions, before a warning. */
+/** Iterations with answers that are no actions before a warning. */
 const SILENT_ITERATIONS = COMPARED;
+/** Episodes after which rewards are looked at, and the share of those with a rarer return from which a policy learns. */
+const LEAST_EPISODES = 256;
+const SCARCE = 0.01;
 /** Share of the first success below which success counts as lost, and the least first success that is compared. */
 const LOST_SHARE = 1 / 4;
 const LEAST_SUCCESS = 0.05;
@@ -23,11 +26,11 @@ export class LearningWatch {
   readonly #first: Metrics[] = [];
   readonly #last: Metrics[] = [];
   #iterations = 0;
-  #hasSucceeded = false;
-  readonly #said = new Set<string>();
+  #successes = 0;
   #episodes = 0;
-  #least = Number.POSITIVE_INFINITY;
-  #most = Number.NEGATIVE_INFINITY;
+  readonly #said = new Set<string>();
+  /** Episodes by their return; absent once enough of them differ. */
+  #returns: Map<number, number> | undefined = new Map();
 
   constructor(settings: Pick<RunSettings, 'train_tags' | 'rollout'>) {
     this.#settings = settings;
@@ -35,30 +38,40 @@ export class LearningWatch {
 
   /**
    * @param metrics of the iteration that has ended
-   * @param episodes number of its episodes
+   * @param returns sums of its episodes' rewards, without penalties of the trainer
    */
-  after(metrics: Metrics, episodes: number): readonly string[] {
-    const { 'critic/rewards/min': least, 'critic/rewards/max': most } = metrics;
-    if (least === undefined || episodes === 0) return [];
+  after(metrics: Metrics, returns: readonly number[]): readonly string[] {
+    if (returns.length === 0) return [];
     this.#iterations++;
     if (this.#first.length < COMPARED) this.#first.push(metrics);
     this.#last.push(metrics);
     if (this.#last.length > COMPARED) this.#last.shift();
-    this.#hasSucceeded ||= metrics['train/success'] > 0;
-    this.#episodes += episodes;
-    this.#least = Math.min(this.#least, least);
-    this.#most = Math.max(this.#most, most);
-    const found = [this.#silence(), this.#form(metrics), this.#decline()];
+    this.#episodes += returns.length;
+    this.#successes += Math.round((metrics['train/success'] ?? 0) * returns.length);
+    for (const value of this.#returns ? returns : []) {
+      this.#returns?.set(value, (this.#returns.get(value) ?? 0) + 1);
+    }
+    const found = [this.#scarcity(), this.#form(metrics), this.#decline()];
     return found.filter(text => text !== undefined);
   }
 
-  /** All episodes returned the same. */
-  #silence(): string | undefined {
-    if (this.#iterations < SILENT_ITERATIONS || this.#least !== this.#most) return undefined;
-    if (this.#hasSucceeded) return undefined;
+  /** All episodes returned the same, or all but a few. */
+  #scarcity(): string | undefined {
+    if (!this.#returns || this.#episodes < LEAST_EPISODES) return undefined;
+    const [[usual, count]] = [...this.#returns].sort((a, b) => b[1] - a[1]);
+    const others = this.#episodes - count;
+    if (Math.max(others, this.#successes) > SCARCE * this.#episodes) {
+      this.#returns = undefined;
+      return undefined;
+    }
+    const shown = Number(usual.toPrecision(3));
     return this.#once(
-      'silence',
-      `no episode of ${this.#episodes} succeeded, and all returned ${Number(this.#most.toPrecision(3))}: there is nothing to learn from. To change that, ${GIVE}`,
+      'scarcity',
+      `${
+        others === 0
+          ? `no episode of ${this.#episodes} succeeded, and all returned ${shown}: there is nothing to learn from`
+          : `${others} of ${this.#episodes} episodes returned anything but ${shown}, and ${this.#successes} succeeded: too few to learn from`
+      }. To change that, ${GIVE}`,
     );
   }
 

@@ -5,6 +5,7 @@ import type { ActionNames } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
 import { ServerUnavailable } from '../client/retry.ts';
 import type { ServerPool } from '../client/servers.ts';
+import { drawText, parsePattern, withLengths } from '../generation/json/pattern.ts';
 import type { PromptTask, TaskDescription } from '../prompts/prompt.ts';
 import type { Tag } from './tag.ts';
 
@@ -166,8 +167,8 @@ export function promptTask({ tag, description }: DescribedTag, response: Respons
 /** Different actions that are drawn, and tries. */
 const ACTIONS = 64;
 const TRIES = 512;
-/** Span of numbers, most items and most characters where the schema sets no bound. */
-const SPAN = 9;
+/** Spans of numbers of which one is drawn, most items and most characters where the schema sets no bound. */
+const SPANS = [9, 99, 999];
 const MAX_ITEMS = 3;
 const MAX_CHARACTERS = 4;
 /** A unit of fractions. */
@@ -227,7 +228,7 @@ function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
       return values.some(value => value === undefined) ? undefined : (values as Json[]);
     }
     case 'string': {
-      if (pattern !== undefined) return undefined;
+      if (pattern !== undefined) return matching(String(pattern), rules, draw);
       const length = sized(rules.minLength ?? 1, rules.maxLength, MAX_CHARACTERS, rng);
       draw.left -= length;
       if (draw.left < 0) return undefined;
@@ -246,6 +247,22 @@ function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
   }
 }
 
+/** A text of a pattern within the lengths of the schema; undefined where none can be drawn, or too little is left. */
+function matching(pattern: string, { minLength = 0, maxLength = LARGEST }: JsonObject, draw: Draw) {
+  let text: string;
+  try {
+    text = drawText(
+      withLengths(parsePattern(pattern), Number(minLength), Math.min(Number(maxLength), draw.left)),
+      draw.rng,
+    );
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+  draw.left -= text.length;
+  return draw.left < 0 ? undefined : text;
+}
+
 /** A multiple of 1/`unit` between the bounds of a schema. */
 function bounded(
   { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below }: JsonObject,
@@ -254,8 +271,9 @@ function bounded(
 ): number {
   const least = minimum ?? (above === undefined ? undefined : Number(above) + 1 / unit);
   const most = maximum ?? (below === undefined ? undefined : Number(below) - 1 / unit);
-  const from = Number(least ?? (most === undefined ? 0 : Number(most) - SPAN));
-  const to = Number(most ?? from + SPAN);
+  const span = rng.choice(SPANS);
+  const from = Number(least ?? (most === undefined ? 0 : Number(most) - span));
+  const to = Number(most ?? from + span);
   return within(Math.ceil(from * unit), Math.floor(to * unit), rng) / unit;
 }
 

@@ -23,6 +23,8 @@ t.test('drawn actions fit their schema and differ', async t => {
       minItems: 2,
       maxItems: 2,
     },
+    { type: 'array', items: { type: 'string', pattern: '^[a-f]{1,3}-\\d?$', maxLength: 600 }, minItems: 2 },
+    { type: 'string', pattern: '^[a-z]*$', minLength: 3, maxLength: 8 },
     { anyOf: [{ const: 'stop' }, { type: ['integer', 'null'], exclusiveMaximum: 0 }] },
   ];
   for (const schema of schemas) {
@@ -32,6 +34,11 @@ t.test('drawn actions fit their schema and differ', async t => {
     for (const action of actions) t.ok(fits(schema, action), JSON.stringify(action));
   }
   t.same(drawnActions(schemas[0]), drawnActions(schemas[0]), 'the same every time');
+  const open = drawnActions({ type: 'integer', minimum: 1 }) as number[];
+  t.ok(
+    open.some(value => value > 100) && open.some(value => value <= 10),
+    'of several sizes without a bound',
+  );
   t.same(drawnActions({ type: 'boolean' })!.toSorted(), [false, true]);
 });
 
@@ -46,6 +53,11 @@ t.test('nothing is drawn where a schema does not say what an action looks like',
   }
 });
 
+t.test('a pattern that repeats nothing takes no time', async t => {
+  const nested = `^${'('.repeat(12)}a{0}${'){512}'.repeat(12)}b$`;
+  t.same(drawnActions({ type: 'string', pattern: nested }), ['b']);
+});
+
 t.test('nothing is drawn from a short schema of endless actions, which takes no time', async t => {
   const many = (items: JsonObject): JsonObject => ({ type: 'array', items, minItems: 1000 });
   for (const schema of [
@@ -53,6 +65,7 @@ t.test('nothing is drawn from a short schema of endless actions, which takes no 
     { type: 'string', minLength: 1e12 },
     many(many(many({ type: 'null' }))),
     many({ type: 'string', minLength: 1000 }),
+    { type: 'string', pattern: '^((a{512}){512}){512}$', maxLength: 1e12 },
   ]) {
     t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
   }

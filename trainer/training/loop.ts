@@ -240,7 +240,6 @@ class TrainingLoop {
 
   async #iterate(): Promise<StopReason | null> {
     const { tracker } = this.#parts;
-    const before = this.#state.episodes;
     const parts = {
       ...this.#parts,
       source: this.#source,
@@ -263,7 +262,7 @@ class TrainingLoop {
     for (const [name, table] of Object.entries(done.tables)) {
       tracker.writeTable(this.#state.step, name, table);
     }
-    const slow = this.#learning.after(done.metrics, this.#state.episodes - before);
+    const slow = this.#learning.after(done.metrics, done.returns);
     for (const alarm of [...done.alarms, ...slow]) this.#parts.progress.warn(alarm);
     this.#show(done.metrics);
     return early;

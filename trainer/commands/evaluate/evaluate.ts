@@ -22,7 +22,7 @@ import { agentRollouts } from '../../training/setup/run-context.ts';
 import { playValidation, validationPlan } from '../../training/validation.ts';
 import { localSettings } from '../hub/local-models.ts';
 import type { OptionsOf } from '../options.ts';
-import { stopRequests } from '../processes/trainer-process.ts';
+import { stopRequests } from '../processes/child-program.ts';
 import { type EvaluationRow, evaluationRows, evaluationTable } from './evaluation.ts';
 import { CHECKPOINT, hasWeights, openPlayer, type Player, playerFolders } from './players.ts';
 import {

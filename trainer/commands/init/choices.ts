@@ -14,6 +14,8 @@ const RESPONSE_ROOM = 1.5;
 /** Margin of a one-turn prompt above the longest one of random play, as a share: other levels may show more. */
 const TURN_ROOM = 1.25;
 const ANSWER_END_TOKENS = 1;
+/** Longest response that the schema of JSON actions allows for which there is room. */
+const MAX_HELD_TOKENS = 256;
 /** Tokens of a response with a listed action, which is one, and its end. */
 const LISTED_ACTION_TOKENS = 2;
 /**
@@ -54,8 +56,11 @@ export interface TokenLengths {
   readonly turn: number;
   /** Longest well-formed response with one action. */
   readonly response: number;
-  /** `held` where responses can be held to the schema of JSON actions, from which random play draws; else the reason. */
-  readonly schema?: 'held' | { readonly fault: string };
+  /**
+   * The longest response, infinite without one, where responses can be held to the schema of JSON actions, from which
+   * random play draws; else why they cannot.
+   */
+  readonly schema?: { readonly longest: number } | { readonly fault: string };
 }
 
 /** Tokens of a turn in bytes above which a vocabulary is learned, and the share of them below which it is used. */
@@ -251,11 +256,12 @@ function passes(demonstrated: readonly number[]): Choice<number> | undefined {
 /**
  * Episodes of random play to imitate: fewer where they are long, because each turn shows how to answer. None where states list their
  * valid actions: every answer is then well-formed, and the first iterations teach what random play would, in less time. Nor where
- * waiting returns more than such play, as after it the policy learns to wait even with more chance.
+ * waiting returns more than such play, as after it the policy learns to wait even with more chance; but a schema alone lets numbers
+ * have any size, and random play shows which are usual.
  */
 function warmStart(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
   if (survey.player === 'example' || survey.player === 'valid') return undefined;
-  if (isCostly(survey) && constrained(survey, tokens)) return undefined;
+  if (isCostly(survey) && survey.player !== 'drawn' && constrained(survey, tokens)) return undefined;
   const [least, most] = DEMONSTRATIONS;
   const { meanSteps } = baselineOf(survey);
   const wanted = Math.min(most, Math.max(least, Math.round(DEMONSTRATED_ANSWERS / meanSteps)));
@@ -299,7 +305,7 @@ function constrained(
   const isListed = player === 'examples' && tokens?.response === LISTED_ACTION_TOKENS;
   if (player === 'names') return { value: true, reason: 'every response is one of the named actions' };
   if (player === 'valid') return { value: true, reason: 'every response is a valid action of its state' };
-  if (tokens?.schema === 'held') {
+  if (tokens?.schema && 'longest' in tokens.schema) {
     return { value: true, reason: 'every response is JSON that fits the schema of the action space' };
   }
   if (!isListed || spaceType(document.action_space) !== 'Text') return undefined;
@@ -331,26 +337,31 @@ function lengths({ document, stepLimit, observations, repetition = 1 }: Survey, 
     );
   }
   const response = Math.ceil(RESPONSE_ROOM * (tokens.response - ANSWER_END_TOKENS) + ANSWER_END_TOKENS);
+  const { longest = 0 } = { ...tokens.schema } as { readonly longest?: number };
+  const isHeld = longest > 0 && longest <= MAX_HELD_TOKENS;
+  const room = isHeld ? longest : response;
   const whole = stepLimit * (tokens.turn + response);
   const isDialogue = !isCut && repetition < LEAST_REPETITION;
   const fits = whole <= MAX_EPISODE_TOKENS || isDialogue;
   const last = whole > MAX_DIALOGUE_TOKENS ? '; of longer episodes the last turns' : '';
   const why = isDialogue ? `; observations do not repeat what the first one says${last}` : '';
-  const oneTurn = Math.ceil(TURN_ROOM * tokens.turn) + response;
+  const oneTurn = Math.ceil(TURN_ROOM * tokens.turn) + room;
   const tooLong = `a whole episode may have ${whole} tokens`;
   return {
     responseLength: {
-      value: response,
-      reason: `tokens; the longest action of random play took ${tokens.response}`,
+      value: room,
+      reason: isHeld
+        ? 'tokens: the longest answer that the schema of the action space allows'
+        : `tokens; the longest action of random play took ${tokens.response}`,
     },
     context: fits
       ? {
-          value: Math.max(oneTurn, Math.min(whole, MAX_DIALOGUE_TOKENS)),
+          value: Math.max(oneTurn, Math.min(whole + Math.max(0, room - response), MAX_DIALOGUE_TOKENS)),
           reason: `tokens: ${stepLimit} turns of at most ${tokens.turn}, and ${response} of each response${why}`,
         }
       : {
-          value: isCut ? CUT_TURN_TOKENS + response : oneTurn,
-          reason: `tokens: a turn of random play had ${tokens.turn} at most, a response has ${response}`,
+          value: isCut ? CUT_TURN_TOKENS + room : oneTurn,
+          reason: `tokens: a turn of random play had ${tokens.turn} at most, a response has ${room}`,
         },
     window: fits
       ? undefined

@@ -198,7 +198,12 @@ t.test('JSON actions that no list has are drawn from their schema, and answers a
     environment('Part-v0', json({ type: 'number', minimum: 0 })),
   );
   const { out, printed } = await initialized(t, url, 'Call-v0');
+  const longest = '{"say":"yes","times":3}</answer>';
   t.match(loadRunSettings(out), { rollout: { constrained: true }, warm_start: { policy: 'random' } });
+  t.ok(
+    loadRunSettings(out).rollout.response_length <= longest.length,
+    'room for the longest answer, no more',
+  );
   t.match(printed, /Random play succeeds in/);
   const server = new EnvServer({ url });
   t.teardown(() => server.close());
@@ -586,6 +591,25 @@ t.test('ends without a success are pointed out, as only the return can rise then
   );
 });
 
+t.test('a reward of one episode alone is pointed out with what makes it less rare', async t => {
+  const survey = (rewarded: number) =>
+    ({
+      document: { env_id: 'Rare-v0', max_episode_steps: 4 },
+      player: 'names',
+      stepLimit: 4,
+      failed: { episodes: 0 },
+      episodes: Array.from({ length: 64 }, (_, i) => {
+        return { steps: 1, success: i < rewarded, return: i < rewarded ? 1 : 0, ended: true };
+      }),
+    }) as unknown as Survey;
+  t.match(
+    warningsOf(survey(1)).join(),
+    /Only 1 of 64 episodes returned anything but 0\..*--demonstrations FILE/,
+  );
+  t.match(warningsOf(survey(0)).join(), /None of 64 episodes was rewarded more than another\./);
+  t.same(warningsOf(survey(2)), []);
+});
+
 t.test('penalties that make waiting the best choice are pointed out', async t => {
   const survey = (idleReward: number | undefined, ...returns: number[]) =>
     ({
@@ -606,6 +630,14 @@ t.test('penalties that make waiting the best choice are pointed out', async t =>
   t.same([entropy(1, -0.5, -0.5, -0.5), entropy(1, -0.5)], [0.2, undefined]);
   const starts = (...returns: number[]) => chooseSettings(survey(0, ...returns)).warmStart !== undefined;
   t.same([starts(1, -0.5, -0.5, -0.5), starts(1, -0.5)], [false, true]);
+  const drawn: Survey = { ...survey(0, 1, -0.5, -0.5, -0.5), player: 'drawn' };
+  const { warmStart, responseLength } = chooseSettings(drawn, {
+    turn: 9,
+    response: 9,
+    schema: { longest: 20 },
+  });
+  t.ok(warmStart, 'random play shows the usual size of numbers');
+  t.equal(responseLength.value, 20, 'the longest answer');
   t.notOk(isNamed(-0.1, 1, -0.5, -0.5, -0.5), 'waiting costs more');
   t.notOk(isNamed(undefined, 1, -0.5, -0.5, -0.5), 'every step ends the episode');
   t.notOk(isNamed(0, 1, -0.5), 'it pays already');

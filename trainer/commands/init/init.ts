@@ -8,6 +8,7 @@ import { TRAINER } from '../../../shared/program.ts';
 import { checkReplaceable } from '../../../shared/replace-file.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
+import { longestResponse } from '../../generation/json/response-grammar.ts';
 import { buildByteTokenizer, learnMerges, saveTokenizer } from '../../models/tokenizer/builder.ts';
 import { compactByteWords } from '../../prompts/compact.ts';
 import type { Prompt } from '../../prompts/prompt.ts';
@@ -19,7 +20,7 @@ import { findServer } from '../../training/setup/find-server.ts';
 import { openRunContext } from '../../training/setup/run-context.ts';
 import { readGivenEpisodes } from '../../training/supervised/given-actions.ts';
 import type { OptionsOf } from '../options.ts';
-import { INTERRUPTED_STATUS, stopRequests } from '../processes/trainer-process.ts';
+import { INTERRUPTED_STATUS, stopRequests } from '../processes/child-program.ts';
 import {
   baselineOf,
   type Choices,
@@ -206,10 +207,11 @@ async function measured(
   };
 }
 
-/** `held` where responses can be held to the schema of JSON actions, else the reason. */
+/** The longest response where responses can be held to the schema of JSON actions, else why they cannot. */
 function schemaIn({ tokens }: Prompt): TokenLengths['schema'] {
   try {
-    return tokens?.grammar && 'held';
+    const grammar = tokens?.grammar;
+    return grammar && { longest: longestResponse(grammar) };
   } catch (error) {
     return { fault: (error as Error).message };
   }

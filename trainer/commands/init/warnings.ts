@@ -14,6 +14,9 @@ import { SURVEY_EPISODES, type Survey, spaceType } from './survey.ts';
 const LONG_TURN_TOKENS = 768;
 const USUAL_TURN_TOKENS = 100;
 
+/** Share of episodes with another return than most up to which rewards are rare. */
+const RARE = 0.02;
+
 /** Ways out where random play finds nothing. */
 const REMEDIES =
   'Give demonstrations (`--demonstrations FILE`, with lines `{"seed": 7, "actions": ["…"]}`), rewards on the way, or an easier configuration (`init ENV_ID key=value`)';
@@ -38,7 +41,7 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
       `Its observations have up to ${turn} tokens, which the policy reads in full: a turn takes at least ${Math.round(turn / USUAL_TURN_TOKENS)} times the time of one with ${USUAL_TURN_TOKENS}. Leave out what does not matter.`,
     );
   }
-  if (typeof tokens?.schema === 'object') {
+  if (tokens?.schema && 'fault' in tokens.schema) {
     found.push(
       `Answers are not held to the schema of its actions, as ${tokens.schema.fault}. They are learned from random play, which draws from the schema.`,
     );
@@ -58,13 +61,18 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
   }
   found.push(...listNotes(survey));
   if (demonstrated) return found;
+  const { usual, others } = usualReturn(survey);
   if (returns[0] === returns[1]) {
     found.push(
-      `All episodes returned ${returns[0]}: with nothing to compare, nothing is learned. ${REMEDIES}.`,
+      `None of ${episodes.length} episodes was rewarded more than another. All episodes returned ${usual}: with nothing to compare, nothing is learned. ${REMEDIES}.`,
     );
   } else if (isCostly(survey)) {
     found.push(
       `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy that avoids what is penalized before it learns when it pays ends at no success. The larger loss.entropy_coefficient keeps it trying. If success falls, give demonstrations (\`--demonstrations FILE\`) or rewards on the way.`,
+    );
+  } else if (others <= RARE * episodes.length) {
+    found.push(
+      `Only ${others} of ${episodes.length} episodes returned anything but ${shownReturn(usual)}. A policy learns slowly from rewards that are so rare, or not at all. ${REMEDIES}.`,
     );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
@@ -77,6 +85,14 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
     }
   }
   return found;
+}
+
+/** The most frequent return, and the number of episodes with another one. */
+function usualReturn({ episodes }: Survey): { readonly usual: number; readonly others: number } {
+  const counts = new Map<number, number>();
+  for (const { return: value } of episodes) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const [[usual, count]] = [...counts].sort((a, b) => b[1] - a[1]);
+  return { usual, others: episodes.length - count };
 }
 
 /** Notes on a list of texts, to which responses are held. */

@@ -24,8 +24,8 @@ import {
   latestCheckpoint,
 } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
+import { type ChildProgram, childOf } from './child-program.ts';
 import type { PlayOnOrder, PlayOnResult } from './play-on.ts';
-import { type ChildProgram, childOf } from './trainer-process.ts';
 
 const TRAINER = fileURLToPath(new URL('../../main.ts', import.meta.url));
 const PLAY_ON = fileURLToPath(new URL('./play-on.ts', import.meta.url));

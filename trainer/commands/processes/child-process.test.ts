@@ -1,6 +1,6 @@
 import t from 'tap';
+import { startTrainer } from './child-program.ts';
 import { startEnvServer } from './env-server-process.ts';
-import { startTrainer } from './trainer-process.ts';
 
 t.test('a server comes up, says where, and ends when asked', async t => {
   const { child, url } = await startEnvServer(['--port', '0']);

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { readLogLine } from '../../../shared/log-text.ts';
-import { type ChildProgram, childOf } from './trainer-process.ts';
+import { type ChildProgram, childOf } from './child-program.ts';
 
 const ENV_SERVER = fileURLToPath(new URL('../../../env-server/main.ts', import.meta.url));
 const LISTENING = /listening on (http:\/\/\S+)/;

@@ -15,7 +15,7 @@ import { episodeOfRecord } from '../../tracking/trajectories.ts';
 import { openRunFolder } from '../../training/run-folder/run-folder.ts';
 import { policyPlayer } from '../evaluate/players.ts';
 import { localSettings } from '../hub/local-models.ts';
-import { stopRequests } from './trainer-process.ts';
+import { stopRequests } from './child-program.ts';
 
 /** Seconds for which an environment server may be away. */
 const PATIENCE_S = 10;

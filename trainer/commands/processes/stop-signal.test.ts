@@ -2,10 +2,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import t from 'tap';
-import { stopRequests } from './trainer-process.ts';
+import { stopRequests } from './child-program.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-const source = new URL('./trainer-process.ts', import.meta.url).href;
+const source = new URL('./child-program.ts', import.meta.url).href;
 
 /** A program that says when it is asked to stop, and then continues for as long as it is let. */
 function stubborn(stdio: 'ipc' | 'ignore') {

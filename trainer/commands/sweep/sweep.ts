@@ -15,11 +15,11 @@ import { withoutRevisions } from '../hub/local-models.ts';
 import type { OptionsOf } from '../options.ts';
 import {
   type ChildProgram,
-  commandOf,
   INTERRUPTED_STATUS,
   startTrainer,
   stopRequests,
-} from '../processes/trainer-process.ts';
+} from '../processes/child-program.ts';
+import { commandOf } from '../processes/trainer-process.ts';
 import { type Halving, readSweep, type SweepPlan, type SweepRun } from './sweep-plan.ts';
 
 /** A run of a sweep with its progress. */

@@ -10,7 +10,8 @@ import { loadRunSettings } from '../../config/load.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, openRunFolder } from '../../training/run-folder/run-folder.ts';
 import { tinySettings, trainTiny } from '../../training/runs.test-data.ts';
-import { commandOf, resumeCommand, runFailure, STARTED_BY_VARIABLE } from '../processes/trainer-process.ts';
+import { STARTED_BY_VARIABLE } from '../processes/child-program.ts';
+import { commandOf, resumeCommand, runFailure } from '../processes/trainer-process.ts';
 import { train } from './train.ts';
 
 const { server } = await createApp({ logLevel: 'silent' });

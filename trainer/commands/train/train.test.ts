@@ -10,8 +10,8 @@ import type { Progress } from '../../tracking/progress.ts';
 import { trainRun } from '../../training/run.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
+import type { ChildProgram } from '../processes/child-program.ts';
 import { startEnvServer } from '../processes/env-server-process.ts';
-import type { ChildProgram } from '../processes/trainer-process.ts';
 import { summaryLines } from './train.ts';
 
 const STEPS = 4;

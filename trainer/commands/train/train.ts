@@ -37,14 +37,8 @@ import { requireFiles } from '../../training/supervised/supervision.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start.ts';
 import { type LocalSettings, localSettings } from '../hub/local-models.ts';
 import type { OptionsOf } from '../options.ts';
-import {
-  commandOf,
-  INTERRUPTED_STATUS,
-  resumeCommand,
-  runFailure,
-  STARTED_BY_VARIABLE,
-  stopRequests,
-} from '../processes/trainer-process.ts';
+import { INTERRUPTED_STATUS, STARTED_BY_VARIABLE, stopRequests } from '../processes/child-program.ts';
+import { commandOf, resumeCommand, runFailure } from '../processes/trainer-process.ts';
 
 /** Longest wait for a server to describe the environments, in seconds. */
 const PATIENCE_S = 1;

@@ -36,7 +36,7 @@ import { prepareOptimizer } from '../../training/setup/open-run.ts';
 import { openRunContext, type RunContext } from '../../training/setup/run-context.ts';
 import { localSettings } from '../hub/local-models.ts';
 import type { OptionsOf } from '../options.ts';
-import { stopRequests } from '../processes/trainer-process.ts';
+import { stopRequests } from '../processes/child-program.ts';
 import { checkActions, type Difference, replayEpisodes } from './replay.ts';
 
 const CHECKS = ['replay', 'actions', 'returns', 'filter', 'advantages', 'update'] as const;

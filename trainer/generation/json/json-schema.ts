@@ -1,6 +1,8 @@
 import { shown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { ANY, type CharacterAutomaton, type Range } from './automaton.ts';
+import { addInteger, addNumber } from './numbers.ts';
+import { common, type Pattern, parsePattern, withLengths } from './pattern.ts';
 
 /** Levels of a value that a schema does not describe: unlimited nesting is not a regular language. */
 const FREE_DEPTH = 2;
@@ -11,8 +13,6 @@ const MAX_ITEMS = 256;
 const DEEPEST_REFERENCE = 64;
 
 const charactersOf = (text: string): Range[] => [...text].map(c => [c.charCodeAt(0), c.charCodeAt(0)]);
-const DIGITS: readonly Range[] = [[0x30, 0x39]];
-const NOT_ZERO: readonly Range[] = [[0x31, 0x39]];
 const HEXADECIMAL: readonly Range[] = [
   [0x30, 0x39],
   [0x41, 0x46],
@@ -32,8 +32,9 @@ const UNMARKED: readonly Range[] = [
   [0x5d, 0x7b],
   [0x7d, 0xffff],
 ];
-/** Most values of an integer with a least and a greatest one. */
-const MAX_INTEGERS = 1024;
+/** Characters that JSON may escape are among the first so many. */
+const ASCII = 0x80;
+const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'];
 
 /** Keywords that do not restrict the texts. */
 const SILENT: ReadonlySet<string> = new Set([
@@ -54,9 +55,9 @@ const SILENT: ReadonlySet<string> = new Set([
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   object: ['properties', 'required', 'additionalProperties'],
   array: ['items', 'prefixItems', 'minItems', 'maxItems'],
-  string: ['minLength', 'maxLength'],
-  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  number: [],
+  string: ['minLength', 'maxLength', 'pattern'],
+  integer: BOUNDS,
+  number: BOUNDS,
   boolean: [],
   null: [],
 };
@@ -150,14 +151,15 @@ class SchemaWriter {
         return this.#list(from, count(schema.minItems, 0, MAX_ITEMS, 'minItems'), most, item);
       }
       case 'string': {
+        if (schema.pattern !== undefined) return this.#matching(from, schema);
         const least = count(schema.minLength, 0, LONGEST_STRING, 'minLength');
         const most = count(schema.maxLength, ANY, LONGEST_STRING, 'maxLength');
         return this.#string(from, least, most);
       }
       case 'integer':
-        return this.#bounded(from, schema);
+        return addInteger(a, from, schema);
       case 'number':
-        return this.#number(from);
+        return addNumber(a, from, schema);
       case 'boolean':
         return a.any(from, [begin => a.text(begin, 'true'), begin => a.text(begin, 'false')]);
       case 'null':
@@ -265,41 +267,48 @@ class SchemaWriter {
     return a.text(a.repeat(a.text(from, '"'), least, most, character), '"');
   }
 
-  /** An integer, one of a list where it has bounds. */
-  #bounded(from: number, schema: JsonObject): number {
-    const { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below } = schema;
-    if ([minimum, maximum, above, below].every(bound => bound === undefined)) return this.#integer(from);
-    const least = Math.max(...numbers(minimum).map(Math.ceil), ...numbers(above).map(n => Math.floor(n) + 1));
-    const most = Math.min(...numbers(maximum).map(Math.floor), ...numbers(below).map(n => Math.ceil(n) - 1));
-    const count = most - least + 1;
-    if (!(count > 0 && count <= MAX_INTEGERS)) {
-      throw new RangeError(
-        `an integer with a minimum or maximum needs both, with 1 to ${MAX_INTEGERS} values`,
-      );
-    }
-    return this.#a.any(
-      from,
-      Array.from({ length: count }, (_, i) => begin => this.#a.text(begin, String(least + i))),
+  /** A string with a pattern, in lengths that are within those of the schema. */
+  #matching(from: number, { pattern, minLength, maxLength }: JsonObject): number {
+    const a = this.#a;
+    const found = withLengths(
+      parsePattern(String(pattern)),
+      count(minLength, 0, LONGEST_STRING, 'minLength'),
+      count(maxLength, ANY, Number.MAX_SAFE_INTEGER, 'maxLength'),
     );
+    return a.text(this.#texts(a.text(from, '"'), found), '"');
   }
 
-  #integer(from: number): number {
+  #texts(from: number, pattern: Pattern): number {
     const a = this.#a;
-    const signed = a.repeat(from, 0, 1, at => a.text(at, '-'));
-    return a.any(signed, [
-      at => a.text(at, '0'),
-      at => a.repeat(a.set(at, NOT_ZERO), 0, ANY, digit => a.set(digit, DIGITS)),
+    switch (pattern.type) {
+      case 'characters':
+        return this.#written(from, pattern.ranges);
+      case 'sequence':
+        return pattern.parts.reduce((at, part) => this.#texts(at, part), from);
+      case 'any':
+        return a.any(
+          from,
+          pattern.parts.map(part => begin => this.#texts(begin, part)),
+        );
+      case 'repeat':
+        return a.repeat(from, pattern.least, pattern.most, at => this.#texts(at, pattern.part));
+    }
+  }
+
+  /** One of these characters in a string: as it is, or as JSON escapes it. */
+  #written(from: number, ranges: readonly Range[]): number {
+    const plain = common(ranges, this.#plain);
+    const isIn = (code: number, some: readonly Range[]) =>
+      some.some(([low, high]) => code >= low && code <= high);
+    const escaped = Array.from({ length: ASCII }, (_, code) => code).filter(
+      code => isIn(code, ranges) && !isIn(code, plain),
+    );
+    return this.#a.any(from, [
+      ...(plain.length > 0 ? [(at: number) => this.#a.set(at, plain)] : []),
+      ...escaped.map(code => (at: number) => {
+        return this.#a.text(at, this.#json(String.fromCharCode(code)).slice(1, -1));
+      }),
     ]);
-  }
-
-  #number(from: number): number {
-    const a = this.#a;
-    const digits = (at: number) => a.repeat(at, 1, ANY, digit => a.set(digit, DIGITS));
-    const fraction = a.repeat(this.#integer(from), 0, 1, at => digits(a.text(at, '.')));
-    return a.repeat(fraction, 0, 1, at => {
-      const exponent = a.set(at, charactersOf('eE'));
-      return digits(a.repeat(exponent, 0, 1, sign => a.set(sign, charactersOf('+-'))));
-    });
   }
 
   /** Any value, lists and objects at most `depth` levels deep. */
@@ -311,7 +320,7 @@ class SchemaWriter {
     ];
     return this.#a.any(from, [
       ...['true', 'false', 'null'].map(word => (begin: number) => this.#a.text(begin, word)),
-      begin => this.#number(begin),
+      begin => addNumber(this.#a, begin, {}),
       begin => this.#string(begin, 0, ANY),
       ...(depth === 0 ? [] : nested),
     ]);
@@ -337,8 +346,6 @@ class SchemaWriter {
     if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} is not supported`);
   }
 }
-
-const numbers = (bound: Json | undefined): number[] => (bound === undefined ? [] : [Number(bound)]);
 
 function count(value: Json | undefined, otherwise: number, most: number, name: string): number {
   if (value === undefined) return otherwise;

@@ -4,7 +4,7 @@ import { Random } from '../../../shared/random.ts';
 import { fits } from '../../../shared/schema/check.ts';
 import { buildByteTokenizer } from '../../models/tokenizer/builder.ts';
 import { compileGrammar, grammarStates, type TokenGrammar } from '../grammar.ts';
-import { jsonResponseGrammar, responseJson } from './response-grammar.ts';
+import { jsonResponseGrammar, longestResponse, responseJson } from './response-grammar.ts';
 
 const tokenizer = buildByteTokenizer(['</think>', '<answer>', '</answer>', '{"tool":"add","a":']);
 const [think, answer, end] = ['</think>', '<answer>', '</answer>'].map(word => tokenizer.idOf(word)!);
@@ -69,8 +69,62 @@ t.test('an action is spelled as the grammar allows in any order of its keys', as
 t.test('what no grammar can hold is named', async t => {
   const refused = (message: RegExp, schema: JsonObject, maxStates = 4096) =>
     t.throws(() => jsonResponseGrammar(schema, tokenizer, tagged, maxStates), message);
-  refused(/needs both, with 1 to 1024 values/, { type: 'integer', minimum: 0 });
-  refused(/keyword "minimum" is not supported/, { type: 'number', minimum: 0 });
+  refused(/no integer lies between its minimum and maximum/, { type: 'integer', minimum: 1, maximum: 0.5 });
+  refused(/no number of 6 decimals lies between/, { type: 'number', exclusiveMinimum: 1, maximum: 1 });
+  refused(/exclusiveMaximum must be a number, got "2"/, { type: 'integer', exclusiveMaximum: '2' });
+  refused(/its pattern allows 2 to 4 characters, minLength and maxLength 3 to Infinity/, {
+    type: 'string',
+    pattern: '^(ab){1,2}$',
+    minLength: 3,
+  });
+  for (const [pattern, reason] of [
+    ['a', 'it must begin with ^'],
+    ['^a|b$', 'alternatives of the whole belong in a group'],
+    ['^(?=a)a$', 'a group may only begin with'],
+    ['^(a)\\1$', '\\\\1 is not supported'],
+    ['^a+?$', '\\? after a repetition'],
+    ['^a{3,2}$', '\\{3,2\\} must go up'],
+    ['^[b-a]$', 'two characters in their order'],
+  ]) {
+    refused(new RegExp(`keyword "pattern" is not supported for .*: .*${reason.replace('^', '\\^')}`), {
+      type: 'string',
+      pattern,
+    });
+  }
   refused(/prefixItems must list as many items/, { type: 'array', prefixItems: [{}] });
   refused(/its \d+ states are more than 10, the most with this vocabulary/, SCHEMA, 10);
 });
+
+t.test(
+  'numbers of any bounds and strings of a pattern fit their schema, and the longest is known',
+  async t => {
+    const wanted: readonly (readonly [schema: JsonObject, longest: number, states: number])[] = [
+      [{ type: 'integer' }, 16, 22],
+      [{ type: 'integer', minimum: 1 }, 16, 50],
+      [{ type: 'integer', exclusiveMinimum: -3.5, maximum: 1234 }, 4, 22],
+      [{ type: 'integer', minimum: 2 ** 52 }, 16, 80],
+      [{ type: 'number' }, 36, 44],
+      [{ type: 'number', minimum: 0 }, 22, 70],
+      [{ type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 1 }, 8, 26],
+      [{ type: 'number', minimum: -0.25, maximum: 0.1 }, 9, 40],
+      [{ type: 'number', minimum: 1e-9, maximum: 2e-8 }, 11, 24],
+      [{ type: 'number', exclusiveMinimum: 123456789012 }, 19, 100],
+      [{ type: 'string', pattern: '^[a-z ]+$', minLength: 2, maxLength: 5 }, 7, 14],
+      [{ type: 'string', pattern: '^(go|take) [a-z"|\\\\]{2,4}$' }, 31, 55],
+      [{ type: 'string', pattern: '^\\d{3}-(?:x|\\w.)?[^a-z]$', maxLength: 9 }, 19, 150],
+      [{ type: 'string', pattern: '^a*$' }, Number.POSITIVE_INFINITY, 10],
+    ];
+    for (const [schema, longest, states] of wanted) {
+      const grammar = jsonResponseGrammar(schema, tokenizer, tagged, 4096);
+      const name = JSON.stringify(schema);
+      t.equal(longestResponse(grammar), longest + 3, `${name} with its tags`);
+      t.ok(grammar.states.length <= states, `${name}: ${grammar.states.length} states`);
+      const rng = Random.fromSeed(0);
+      for (let i = 0; i < 100; i++) {
+        const ids = sampled(grammar, rng);
+        const json = tokenizer.decode(ids).slice('</think><answer>'.length, -'</answer>'.length);
+        if (!fits(schema, JSON.parse(json))) t.fail(`${json} does not fit ${name}`);
+      }
+    }
+  },
+);

@@ -64,6 +64,22 @@ export function jsonResponseGrammar(
   };
 }
 
+/** Most tokens of a response that a grammar allows; infinite where it may repeat something without end. */
+export function longestResponse({ start, states }: TokenGrammar): number {
+  const longest = new Map<number, number>();
+  const from = (state: number): number => {
+    const known = longest.get(state);
+    if (known !== undefined) return known;
+    // A state on the way to itself repeats without end.
+    longest.set(state, Number.POSITIVE_INFINITY);
+    let most = 0;
+    for (const next of new Set(states[state].next)) most = Math.max(most, 1 + from(next));
+    longest.set(state, most);
+    return most;
+  };
+  return from(start);
+}
+
 /** The text of a value as these grammars spell it: properties in the order of the schema. */
 export function responseJson(value: Json, schema: JsonObject): string {
   return unmarkedJson(ordered(value, schema));

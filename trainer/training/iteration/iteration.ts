@@ -19,7 +19,7 @@ import {
 import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';
-import { type Episode, episodeReturn, samplesOf } from '../../rollout/episode.ts';
+import { type Episode, episodeReturn, samplesOf, sumRewards } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { IntervalMeter } from '../../rollout/tally.ts';
 import { appendGroupsRow } from '../../tracking/jsonlines.ts';
@@ -74,6 +74,8 @@ export interface IterationResult {
   readonly keptGroups: number;
   /** Mean in-group std of the returns before filtering. */
   readonly groupStd: number;
+  /** Sums of the environment's rewards, by episode. */
+  readonly returns: readonly number[];
   readonly metrics: Metrics;
   readonly tables: { readonly [name: string]: MetricTable };
   /** Readable warnings about the policy's health. */
@@ -151,6 +153,7 @@ export async function runIteration(
   return {
     keptGroups: filtered.kept.length,
     groupStd: filtered.groupStd,
+    returns: episodes.map(({ turns }) => sumRewards(turns).reward),
     metrics,
     tables: diagnosed.tables,
     alarms: diagnosed.alarms,
