@@ -28,11 +28,13 @@ const TRAINING_BODY_BYTES = 64 * 2 ** 20;
 /** Beginning of a body that is refused, which holds the number of its request. */
 const HEAD_BYTES = 2 ** 16;
 const CHUNK_BYTES = 2 ** 18;
-/** Advice to the client of a refused body in which no number of an open model was found. */
+/** Advice to the client of a refused operation in which no number of an open model was found. */
 const UNREAD =
   'no seq_id of an open model was read: if it had one, send that number again, as later ones wait for it';
 /** A request with one of these statuses is refused for good: its client does not send it again. */
 const REFUSED: ReadonlySet<number> = new Set([400, 404, 413, 415]);
+/** Routes with numbers. */
+const OPERATIONS = /\/(?:forward_backward|optim_step|load_weights|save_weights(?:_for_sampler)?)$/;
 /** Encodings of bodies. All but zstd are refused, and are read for the number of their request. */
 const UNPACKERS: ReadonlyMap<string, () => Transform> = new Map([
   ['zstd', () => createZstdDecompress({ chunkSize: CHUNK_BYTES })],
@@ -174,9 +176,8 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     }),
   'POST optim_step': ordered(schemas.StepFields, async (body, { model }) => {
     const { adam_params: adam, optimizer_params, seq_id } = body;
-    if (optimizer_params) {
+    if (optimizer_params)
       throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
-    }
     const metrics = await model.step(seq_id, {
       learningRate: adam?.learning_rate ?? 1e-4,
       beta1: adam?.beta1 ?? 0.9,
@@ -274,11 +275,9 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
     // Its number is used up, so that no other request waits for it.
     const isCounted =
       REFUSED.has(fault.status) && server.refuse(placeIn(request), ownerOf(request), fault.message);
-    const isUnread = !isCounted && (Buffer.isBuffer(request.body) || fault.status === 415);
-    const shown = fault.status < 500 ? fault : error;
-    return sendError(shown, request, reply, ({ message }) => ({
-      detail: isUnread ? `${message}; ${UNREAD}` : message,
-    }));
+    const isUnread = !isCounted && mayHaveNumber(request, fault.status);
+    const detail = isUnread ? `${fault.message}; ${UNREAD}` : fault.message;
+    return sendError(fault.status < 500 ? fault : error, request, reply, () => ({ detail }));
   });
   for (const [route, handle] of Object.entries(ROUTES)) {
     const [method, address] = route.split(' ') as [HTTPMethods, string];
@@ -324,11 +323,8 @@ async function submit(
   const { limits, futures } = found.session;
   const { key, operations } = found.model;
   const work = await prepare(found);
-  const submission = {
-    id: `${key}:${seq_id}`,
-    content,
-    conflict: `seq_id ${seq_id} was used for another request`,
-  };
+  const conflict = `seq_id ${seq_id} was used for another request`;
+  const submission = { id: `${key}:${seq_id}`, content, conflict };
   const request_id = futures.submit(submission, () => {
     operations.check(seq_id);
     const giveBack = limits.bytes.take(bytes);
@@ -409,6 +405,13 @@ function placeIn({ body, headers, routeOptions }: FastifyRequest) {
   const [, model_id] = /"model_id"\s*:\s*"([^"]+)"/.exec(text) ?? [];
   const [, seq_id] = /"seq_id"\s*:\s*(\d+)/.exec(text) ?? [];
   return { model_id, seq_id: Number(seq_id), learns };
+}
+
+/** True for an operation that was refused before its number was read. JSON that is broken has one only if it says so. */
+function mayHaveNumber({ body, headers, routeOptions }: FastifyRequest, status: number): boolean {
+  if (!OPERATIONS.test(routeOptions.url ?? '')) return false;
+  if (status !== 400 || !Buffer.isBuffer(body)) return status === 413 || status === 415;
+  return headers['content-type']?.startsWith(PROTOBUF) === true || body.includes('"seq_id"');
 }
 
 /** Hash of a request's key, which distinguishes owners. */

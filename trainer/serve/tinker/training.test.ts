@@ -353,6 +353,17 @@ t.test('a malformed body of any operation uses up the number that it names', asy
     noise.body.detail,
     /not a protobuf message.*; no seq_id of an open model was read: if it had one, send/,
   );
+  for (const [route, text, isAdvised] of [
+    ['create_session', '{"tags": ', false],
+    ['asample', `{"sampling_session_id": "${model.session}:sample:0", "seq_id": 3`, false],
+    ['optim_step', '{"adam_params": ', false],
+    ['optim_step', `{"model_id": "${model.session}:train:7", "seq_id": 3`, true],
+    ['save_weights', `{"model_id": "${model.id}", "seq_id": "x`, true],
+  ] as const) {
+    const reply = await client.post(route, Buffer.from(text), { 'content-type': 'application/json' });
+    t.equal(reply.status, 400);
+    t.equal(/no seq_id of an open model was read/.test(reply.body.detail), isAdvised, `${route} ${text}`);
+  }
   t.ok((await model.step()).metrics, 'nor for JSON that is packed, broken or too large');
   const nobody = [null, [], 5, {}, { model_id: 5, seq_id: 1 }, { model_id: model.id, seq_id: 'x' }];
   for (const body of nobody) t.equal((await client.post('load_weights', body)).status, 400);
