@@ -1,5 +1,5 @@
 import t from 'tap';
-import { closing, onAbort } from './closing.ts';
+import { atEnd, closing, onAbort } from './closing.ts';
 
 t.test('a resource is closed at the end of its block, after a failure too', async t => {
   const closed: string[] = [];
@@ -24,4 +24,15 @@ t.test('an abort acts within the block, and not after it', async t => {
   }
   after.abort();
   t.same(acted, ['within']);
+});
+
+t.test('what is to be done at the end of a block is done after a failure too, the last first', async t => {
+  const done: string[] = [];
+  const use = () => {
+    using _first = atEnd(() => done.push('first'));
+    using _second = atEnd(() => done.push('second'));
+    throw new Error('broken');
+  };
+  t.throws(use, { message: 'broken' });
+  t.same(done, ['second', 'first']);
 });

@@ -7,6 +7,9 @@ export function closing<T extends { close(): Promise<unknown> }>(resource: T): T
   });
 }
 
+/** Acts at the end of the block that is `using` it, after a failure too. */
+export const atEnd = (act: () => unknown): Disposable => ({ [Symbol.dispose]: () => void act() });
+
 /** Acts when a signal is aborted within the block that is `using` it. */
 export function onAbort(signal: AbortSignal | undefined, act: () => void): Disposable {
   signal?.addEventListener('abort', act, { once: true });

@@ -9,14 +9,17 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value of a JSON text; undefined for a text that is none. */
-export function parseJson(text: string): unknown {
+/** The result of the work; undefined where it fails. */
+export function attempted<T>(work: () => T): T | undefined {
   try {
-    return JSON.parse(text);
+    return work();
   } catch {
     return undefined;
   }
 }
+
+/** The value of a JSON text; undefined for a text that is none. */
+export const parseJson = (text: string): unknown => attempted(() => JSON.parse(text));
 
 /** Levels of values by others: the contract allows 64, in a few more. `JSON.stringify` fails at some thousand. */
 const MAX_DEPTH = 100;

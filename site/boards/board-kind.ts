@@ -41,10 +41,7 @@ const MAX_SIDE = 200;
 export const isSide = (value: unknown): boolean =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_SIDE;
 
-/** True if a value is an object and not a list. */
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
+export { isObject } from '../../shared/json.ts';
 
 /** `transform` of a piece at a position, in user units of its board. */
 export const at = (x: number, y: number): { readonly transform: string } => ({

@@ -1,5 +1,5 @@
 import { isEndName } from '../../shared/end-names.ts';
-import type { Json, JsonObject } from '../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../shared/run-folder/run-files.ts';
 
 type Value = { readonly [key: string]: unknown };
@@ -116,5 +116,5 @@ function numbers(value: unknown): number[] | undefined {
 const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
 const text = (value: unknown): string => (typeof value === 'string' ? value : '');
 const number = (value: unknown): number => (typeof value === 'number' ? value : 0);
-const object = (value: unknown): Value =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Value) : {};
+/** An object of JSON; one without keys for anything else. */
+export const object = (value: unknown): JsonObject => (isObject(value) ? value : {});

@@ -1,5 +1,6 @@
 import { type FSWatcher, watch } from 'node:fs';
 import { PassThrough } from 'node:stream';
+import { attempted } from '../../shared/json.ts';
 import { RUN_FILES } from '../../shared/run-folder/run-files.ts';
 import { objectOn, readLines } from './reader/lines.ts';
 import { LogTail } from './reader/log-tail.ts';
@@ -143,8 +144,7 @@ class WatchedRun {
   }
 
   async #isBack(): Promise<boolean> {
-    const file = await openRunFile(this.#run, RUN_FILES.status);
-    await file?.handle.close();
+    await using file = await openRunFile(this.#run, RUN_FILES.status);
     return file !== undefined;
   }
 
@@ -161,37 +161,28 @@ class WatchedRun {
 
   /** @param upTo rows that end after this byte are left out */
   async #read(from: number, upTo = Number.POSITIVE_INFINITY) {
-    const file = await openRunFile(this.#run, RUN_FILES.metrics);
+    await using file = await openRunFile(this.#run, RUN_FILES.metrics);
     if (!file) return { text: '', offset: from, inode: this.#inode };
-    try {
-      const { size, ino: inode } = file.stats;
-      if (size < from || size - from > MAX_BACKLOG_BYTES) {
-        const { offset } = await this.#reader.table(this.#run);
-        // All of it may be one row that is half written.
-        const isNew = offset !== from || inode !== this.#inode;
-        return { text: isNew ? event('replaced', { offset }) : '', offset, inode };
-      }
-      const rows: object[] = [];
-      const end = await readLines(file.handle, from, LONGEST_ROW_BYTES, line => {
-        const row = line.end <= upTo ? objectOn(line) : undefined;
-        if (row) rows.push(row);
-      });
-      const offset = Math.min(end, upTo);
-      return { text: rows.length === 0 ? '' : event('metrics', { rows, offset }), offset, inode };
-    } finally {
-      await file.handle.close();
+    const { size, ino: inode } = file.stats;
+    if (size < from || size - from > MAX_BACKLOG_BYTES) {
+      const { offset } = await this.#reader.table(this.#run);
+      // All of it may be one row that is half written.
+      const isNew = offset !== from || inode !== this.#inode;
+      return { text: isNew ? event('replaced', { offset }) : '', offset, inode };
     }
+    const rows: object[] = [];
+    const end = await readLines(file.handle, from, LONGEST_ROW_BYTES, line => {
+      const row = line.end <= upTo ? objectOn(line) : undefined;
+      if (row) rows.push(row);
+    });
+    const offset = Math.min(end, upTo);
+    return { text: rows.length === 0 ? '' : event('metrics', { rows, offset }), offset, inode };
   }
 }
 
 /** Notices of changes in a folder; undefined where the system has none left or the folder is gone. */
-function noticesOf(folder: string, notice: () => void): FSWatcher | undefined {
-  try {
-    return watch(folder, notice).on('error', () => undefined);
-  } catch {
-    return undefined;
-  }
-}
+const noticesOf = (folder: string, notice: () => void): FSWatcher | undefined =>
+  attempted(() => watch(folder, notice).on('error', () => undefined));
 
 /** The open streams. */
 export class LiveRuns {

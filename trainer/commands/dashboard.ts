@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { FastifyInstance } from 'fastify';
+import { atEnd } from '../../shared/closing.ts';
 import { counted } from '../../shared/counted.ts';
 import { listenOnPort } from '../../shared/http/addresses.ts';
 import { hasCredentials } from '../../shared/http/url-credentials.ts';
@@ -111,6 +112,7 @@ export function replayOn(url: string, note: (text: string) => void = () => {}): 
  */
 export async function view(paths: readonly string[], { port }: OptionsOf<'view'>): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'ragen-view-'));
+  using _folder = atEnd(() => rmSync(folder, { recursive: true, force: true }));
   using requests = stopRequests(() => {});
   try {
     const runs = await importRuns(paths, folder, requests.signal);
@@ -129,7 +131,5 @@ export async function view(paths: readonly string[], { port }: OptionsOf<'view'>
   } catch (error) {
     if (requests.signal.aborted) return INTERRUPTED_STATUS;
     throw error;
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
   }
 }

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { dirname, join, posix } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { attempted } from '../../shared/json.ts';
 import { TRAINER } from '../../shared/program.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../shared/run-folder/run-files.ts';
 import type { EpisodeDigest } from '../../site/compute/episode-digest.ts';
@@ -78,11 +79,8 @@ export async function exportSite(
 function isExport(folder: string): boolean {
   const file = join(folder, SITE_FILE);
   if (!existsSync(file)) return false;
-  try {
-    return (JSON.parse(readFileSync(file, 'utf8')) as Partial<SiteAddresses>).exported === true;
-  } catch {
-    return false;
-  }
+  const site = attempted(() => JSON.parse(readFileSync(file, 'utf8')) as Partial<SiteAddresses> | null);
+  return site?.exported === true;
 }
 
 async function exportRun(reader: RunReader, id: string, write: Write): Promise<void> {

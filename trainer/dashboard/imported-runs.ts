@@ -12,6 +12,7 @@ import {
 import { hostname } from 'node:os';
 import { basename, extname, join } from 'node:path';
 import type { RowGroup } from 'hyparquet';
+import { atEnd } from '../../shared/closing.ts';
 import { type EpisodeRecord, RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
 import { FormatError } from '../../site/compute/formats/format.ts';
 import { type OnRow, RowSplitter, TrajectoryImport } from '../../site/compute/formats/import.ts';
@@ -141,13 +142,10 @@ async function jsonRows(file: string, onRow: OnRow, signal?: AbortSignal): Promi
 
 function isParquet(file: string): boolean {
   const handle = openSync(file, 'r');
-  try {
-    const mark = Buffer.alloc(PARQUET_MARK.length);
-    readSync(handle, mark, 0, mark.length, 0);
-    return mark.toString('latin1') === PARQUET_MARK;
-  } finally {
-    closeSync(handle);
-  }
+  using _handle = atEnd(() => closeSync(handle));
+  const mark = Buffer.alloc(PARQUET_MARK.length);
+  readSync(handle, mark, 0, mark.length, 0);
+  return mark.toString('latin1') === PARQUET_MARK;
 }
 
 /** Bytes that may still be written. */
@@ -184,11 +182,8 @@ class StepFiles {
   flush(): void {
     for (const [step, lines] of this.#waiting) {
       const file = openSync(join(this.#folder, `train-${String(step).padStart(6, '0')}.jsonl`), 'a');
-      try {
-        writeSync(file, lines.join(''));
-      } finally {
-        closeSync(file);
-      }
+      using _file = atEnd(() => closeSync(file));
+      writeSync(file, lines.join(''));
     }
     this.#waiting.clear();
     this.#bytes = 0;

@@ -1,6 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { onAbort } from '../../shared/closing.ts';
+import { atEnd, onAbort } from '../../shared/closing.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
 import { type SlotGroup, Slots } from '../../shared/scheduling/slots.ts';
@@ -155,11 +155,8 @@ export class Gateway {
     const late = setTimeout(() => {
       rollout.end(program.fault(`it was not done after ${timeoutMs / 1000} s (rollout.agent.timeout_s)`));
     }, timeoutMs);
-    try {
-      await rollout.ended;
-    } finally {
-      clearTimeout(late);
-    }
+    using _late = atEnd(() => clearTimeout(late));
+    await rollout.ended;
   }
 
   #assignment({ id, apiKey, sessionToken, task }: Rollout): Assignment {

@@ -1,3 +1,4 @@
+import { atEnd } from '../../shared/closing.ts';
 import { type Json, type JsonObject, parseJson } from '../../shared/json.ts';
 import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
@@ -172,15 +173,12 @@ export class Play {
 
   /** Plays the turns that are left. */
   async toEnd(): Promise<Episode> {
-    try {
-      while (this.canGoOn) {
-        this.#setting.check();
-        await this.turn();
-      }
-      return this.end();
-    } finally {
-      this.release();
+    using _tokens = atEnd(() => this.release());
+    while (this.canGoOn) {
+      this.#setting.check();
+      await this.turn();
     }
+    return this.end();
   }
 
   /** Ends the episode and returns its record. */

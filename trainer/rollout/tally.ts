@@ -1,3 +1,4 @@
+import { atEnd } from '../../shared/closing.ts';
 import type { Agent } from './agents/agent.ts';
 
 /** Costs of a collection, including those of lost episodes and groups. */
@@ -79,11 +80,8 @@ export class IntervalMeter {
 
   async during<T>(work: () => Promise<T>): Promise<T> {
     this.begin();
-    try {
-      return await work();
-    } finally {
-      this.end();
-    }
+    using _busy = atEnd(() => this.end());
+    return await work();
   }
 
   /** Share of the time since the last call in which anything was in progress; starts the next interval. */

@@ -1,4 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { atEnd } from '../../shared/closing.ts';
 import { copyTrainerLog } from '../../shared/log.ts';
 import { printableLines } from '../../shared/printable.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
@@ -90,18 +91,15 @@ function shortened(line: string): string {
 /** @throws Error of the file system, and Error where the file is not a regular one */
 function appendBounded(file: string, text: string): void {
   const opened = openSync(file, FLAGS, 0o666);
-  try {
-    const stats = fstatSync(opened);
-    if (!stats.isFile()) throw new Error('it is not a regular file');
-    // A killed process or a full disk leaves half a line.
-    const last = Buffer.alloc(1, NEWLINE);
-    if (stats.size > 0) readSync(opened, last, 0, 1, stats.size - 1);
-    const bytes = Buffer.from(last[0] === NEWLINE ? text : `\n${text}`);
-    if (stats.size + bytes.length > MAX_BYTES) replaceFileSync(file, newerHalf(opened, stats.size, bytes));
-    else for (let done = 0; done < bytes.length; ) done += writeSync(opened, bytes, done);
-  } finally {
-    closeSync(opened);
-  }
+  using _opened = atEnd(() => closeSync(opened));
+  const stats = fstatSync(opened);
+  if (!stats.isFile()) throw new Error('it is not a regular file');
+  // A killed process or a full disk leaves half a line.
+  const last = Buffer.alloc(1, NEWLINE);
+  if (stats.size > 0) readSync(opened, last, 0, 1, stats.size - 1);
+  const bytes = Buffer.from(last[0] === NEWLINE ? text : `\n${text}`);
+  if (stats.size + bytes.length > MAX_BYTES) replaceFileSync(file, newerHalf(opened, stats.size, bytes));
+  else for (let done = 0; done < bytes.length; ) done += writeSync(opened, bytes, done);
 }
 
 /** Whole lines from the end of a file and what is added to it. */

@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib';
 import protobuf from 'protobufjs';
 import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
 import { backoffMs, retry } from '../../shared/http/retry.ts';
-import { type Json, parseJson } from '../../shared/json.ts';
+import { isObject, type Json, parseJson } from '../../shared/json.ts';
 import { secretOf } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { MetricSink, OpenSink } from './tracker.ts';
@@ -211,9 +211,7 @@ function keyOf(name: string): string {
 function parameters(config: { readonly [key: string]: Json }, prefix = ''): { key: string; value: string }[] {
   return Object.entries(config).flatMap(([name, value]) => {
     const key = keyOf(prefix + name);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
-      return parameters(value as { readonly [key: string]: Json }, `${key}.`);
-    }
+    if (isObject(value)) return parameters(value, `${key}.`);
     return [
       { key, value: (typeof value === 'string' ? value : JSON.stringify(value)).slice(0, MAX_VALUE_LENGTH) },
     ];

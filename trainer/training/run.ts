@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { lockSync } from 'proper-lockfile';
+import { atEnd } from '../../shared/closing.ts';
+import { attempted } from '../../shared/json.ts';
 import { isAlive } from '../../shared/run-folder/is-alive.ts';
 import { type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../config/settings.ts';
@@ -87,13 +89,9 @@ function openStatus(
 }
 
 async function trainTracked(start: RunStart): Promise<RunSummary | undefined> {
-  const closing = new AsyncDisposableStack();
-  try {
-    const open = await openRun(start, closing);
-    return open && writeReport(start.run, start.settings, await trainLoop(open.parts, open.state));
-  } finally {
-    await closing.disposeAsync();
-  }
+  await using closing = new AsyncDisposableStack();
+  const open = await openRun(start, closing);
+  return open && writeReport(start.run, start.settings, await trainLoop(open.parts, open.state));
 }
 
 /**
@@ -103,12 +101,9 @@ async function trainTracked(start: RunStart): Promise<RunSummary | undefined> {
  */
 export function ownRun<T>(run: Pick<RunFolder, 'path' | 'status'>, begin: () => T): T {
   const release = startAlone(run.path);
-  try {
-    refuseRunning(run);
-    return begin();
-  } finally {
-    release();
-  }
+  using _lock = atEnd(() => release());
+  refuseRunning(run);
+  return begin();
 }
 
 /**
@@ -128,7 +123,7 @@ function startAlone(path: string): () => void {
 }
 
 function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
-  const status = readStatus(run.status);
+  const status = attempted(() => JSON.parse(readFileSync(run.status, 'utf8')) as RunStatus);
   if (status?.state !== 'running' || status.host !== hostname() || status.pid === process.pid) return;
   const { pid, pid_start = null, updated_at } = status;
   if (!isAlive(pid, pid_start)) return;
@@ -137,12 +132,4 @@ function refuseRunning(run: Pick<RunFolder, 'path' | 'status'>): void {
   throw new Error(
     `process ${pid} is training the run in ${run.path}: wait for it or stop it, or start another run with run.name`,
   );
-}
-
-function readStatus(file: string): RunStatus | undefined {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8')) as RunStatus;
-  } catch {
-    return undefined;
-  }
 }

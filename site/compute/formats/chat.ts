@@ -1,3 +1,4 @@
+import { parseJson } from '../../../shared/json.ts';
 import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { clip, FormatError, type Row, textOf } from './format.ts';
 
@@ -51,12 +52,8 @@ export function contentText(content: unknown): string {
 /** A tool call: OpenAI's, an ATIF file's, or one written as JSON within JSON. */
 export function callOf(value: unknown): string {
   if (typeof value === 'string') {
-    try {
-      const parsed: unknown = JSON.parse(value);
-      return isRow(parsed) ? callOf(parsed) : value;
-    } catch {
-      return value;
-    }
+    const parsed = parseJson(value);
+    return isRow(parsed) ? callOf(parsed) : value;
   }
   if (!isRow(value)) return textOf(value);
   const call = isRow(value.function) ? value.function : value;
@@ -68,12 +65,7 @@ const MAX_LINE = 80;
 
 /** Arguments of a call as JSON; long ones each on their line, with texts as they are. */
 function argumentsText(given: unknown): string {
-  let value = given;
-  try {
-    if (typeof given === 'string') value = JSON.parse(given);
-  } catch {
-    // No JSON: the text itself.
-  }
+  const value = typeof given === 'string' ? parseJson(given) : given;
   const line = typeof given === 'string' ? given : JSON.stringify(given);
   if (!isRow(value) || (line.length <= MAX_LINE && !line.includes('\\n'))) return line;
   const lines = Object.entries(value).map(([name, part]) => `  ${name}: ${indented(part)}`);

@@ -1,3 +1,4 @@
+import { parseJson } from '../../../shared/json.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeOf } from '../episode-record.ts';
 import { isRow } from './chat.ts';
@@ -204,12 +205,8 @@ export class RowSplitter {
     }
     const text = this.#text(`line ${this.#line}`);
     if (text.trim() === '') return false;
-    let value: unknown;
-    try {
-      value = JSON.parse(text);
-    } catch {
-      return true;
-    }
+    const value = parseJson(text);
+    if (value === undefined) return true;
     this.#onRow(value, `line ${this.#line}`);
     return false;
   }

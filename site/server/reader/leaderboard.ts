@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
+import { object } from '../../compute/episode-record.ts';
 import { presetText } from '../../compute/settings-text.ts';
 import { type FoundRun, mapped, namesIn, type RunFolders, readRunJson } from './run-folders.ts';
 import type { RunRow, RunsTable } from './runs-table.ts';
@@ -162,6 +163,4 @@ async function readPublished(file: string): Promise<LeaderboardRow[]> {
 
 type Value = { readonly [key: string]: unknown };
 
-const object = (value: unknown): Value =>
-  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Value) : {};
 const number = (value: unknown): number | null => (typeof value === 'number' ? value : null);

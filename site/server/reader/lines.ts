@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { parseShallowJson } from '../../../shared/json.ts';
+import { isObject, parseShallowJson } from '../../../shared/json.ts';
 import { type FoundRun, openRunFile } from './run-folders.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
@@ -69,9 +69,7 @@ export async function readLines(
 export function objectOn(line: Line): { readonly [key: string]: unknown } | undefined {
   if (!line.bytes) return undefined;
   const value = parseShallowJson(line.bytes.toString('utf8'));
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as { readonly [key: string]: unknown })
-    : undefined;
+  return isObject(value) ? value : undefined;
 }
 
 const MAX_ROW_BYTES = 4 * 1024 * 1024;
@@ -114,22 +112,18 @@ export class GrowingFile {
   }
 
   async #read(): Promise<void> {
-    const file = await openRunFile(this.#run, this.#name);
+    await using file = await openRunFile(this.#run, this.#name);
     if (!file) return this.#clear(0);
-    try {
-      // A run that resumes replaces the file by one without the rows that it will write again.
-      const { ino, size } = file.stats;
-      if (ino !== this.#inode || size < this.#offset) this.#clear(ino);
-      // A long row that is half written would be searched for its end again and again.
-      if (size === this.#size) return;
-      this.#offset = await readLines(file.handle, this.#offset, MAX_ROW_BYTES, line => {
-        const row = objectOn(line);
-        if (row) this.#reader.add(row);
-      });
-      this.#size = size;
-    } finally {
-      await file.handle.close();
-    }
+    // A run that resumes replaces the file by one without the rows that it will write again.
+    const { ino, size } = file.stats;
+    if (ino !== this.#inode || size < this.#offset) this.#clear(ino);
+    // A long row that is half written would be searched for its end again and again.
+    if (size === this.#size) return;
+    this.#offset = await readLines(file.handle, this.#offset, MAX_ROW_BYTES, line => {
+      const row = objectOn(line);
+      if (row) this.#reader.add(row);
+    });
+    this.#size = size;
   }
 
   #clear(inode: number): void {

@@ -37,27 +37,23 @@ export class LogTail {
 
   /** Reads what was written since; undefined where nothing was. A log that is gone keeps its lines. */
   async refresh(): Promise<LogNews | undefined> {
-    const file = await openRunFile(this.#run, RUN_FILES.log);
+    await using file = await openRunFile(this.#run, RUN_FILES.log);
     if (!file) return undefined;
-    try {
-      const { size, ino } = file.stats;
-      const whole = ino !== this.#inode || size < this.#offset || size - this.#offset > MAX_TAIL_BYTES;
-      if (!whole && size === this.#offset) return undefined;
-      const from = whole ? Math.max(0, size - MAX_TAIL_BYTES) : this.#offset;
-      const found: LogLine[] = [];
-      this.#offset = await readLines(file.handle, from, MAX_LINE_BYTES, line => {
-        // The first one may be half a line.
-        if (line.start === from && whole && from > 0) return;
-        found.push(logLine(line));
-        if (found.length > 2 * MAX_LINES) found.splice(0, MAX_LINES);
-      });
-      this.#inode = ino;
-      const lines = found.slice(-MAX_LINES);
-      this.#lines = whole ? lines : [...this.#lines, ...lines].slice(-MAX_LINES);
-      return whole || lines.length > 0 ? { lines, whole } : undefined;
-    } finally {
-      await file.handle.close();
-    }
+    const { size, ino } = file.stats;
+    const whole = ino !== this.#inode || size < this.#offset || size - this.#offset > MAX_TAIL_BYTES;
+    if (!whole && size === this.#offset) return undefined;
+    const from = whole ? Math.max(0, size - MAX_TAIL_BYTES) : this.#offset;
+    const found: LogLine[] = [];
+    this.#offset = await readLines(file.handle, from, MAX_LINE_BYTES, line => {
+      // The first one may be half a line.
+      if (line.start === from && whole && from > 0) return;
+      found.push(logLine(line));
+      if (found.length > 2 * MAX_LINES) found.splice(0, MAX_LINES);
+    });
+    this.#inode = ino;
+    const lines = found.slice(-MAX_LINES);
+    this.#lines = whole ? lines : [...this.#lines, ...lines].slice(-MAX_LINES);
+    return whole || lines.length > 0 ? { lines, whole } : undefined;
   }
 }
 

@@ -2,7 +2,8 @@ import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync, typ
 import { type FileHandle, lstat, open, readdir, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { parseShallowJson } from '../../../shared/json.ts';
+import { atEnd, closing } from '../../../shared/closing.ts';
+import { attempted, parseShallowJson } from '../../../shared/json.ts';
 import { RUN_FILES, type RunStatus } from '../../../shared/run-folder/run-files.ts';
 
 /** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
@@ -129,13 +130,8 @@ async function runAt(path: string, id: string): Promise<FoundRun | undefined> {
 }
 
 /** Undefined for what is not there, or lies in a folder that this user may not look into. */
-function statsOf(path: string): Stats | undefined {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false });
-  } catch {
-    return undefined;
-  }
-}
+const statsOf = (path: string): Stats | undefined =>
+  attempted(() => lstatSync(path, { throwIfNoEntry: false }));
 
 /** The work for each item, this many at once, results in the order of the items. */
 export async function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
@@ -170,8 +166,8 @@ function areFolders(run: FoundRun, parts: readonly string[]): boolean {
   return parts.every((_, depth) => statsOf(join(run.path, ...parts.slice(0, depth)))?.isDirectory());
 }
 
-/** An open file of a run. Close it. */
-export interface OpenFile {
+/** An open file of a run, to be closed by `await using`. */
+export interface OpenFile extends AsyncDisposable {
   readonly handle: FileHandle;
   readonly stats: Stats;
 }
@@ -185,7 +181,7 @@ export async function openRunFile(run: FoundRun, ...parts: readonly string[]): P
   const handle = await open(join(run.path, ...parts), READ_FLAGS).catch(() => undefined);
   if (!handle) return undefined;
   const stats = await handle.stat();
-  if (stats.isFile()) return { handle, stats };
+  if (stats.isFile()) return closing({ handle, stats, close: () => handle.close() });
   await handle.close();
   return undefined;
 }
@@ -207,18 +203,11 @@ export async function readRunText(
   ...parts: readonly string[]
 ): Promise<string | undefined> {
   if (!areNames(parts) || !areFolders(run, parts)) return undefined;
-  let file: number;
-  try {
-    file = openSync(join(run.path, ...parts), READ_FLAGS);
-  } catch {
-    return undefined;
-  }
-  try {
-    const stats = fstatSync(file);
-    return stats.isFile() && stats.size <= mostBytes ? readFileSync(file, 'utf8') : undefined;
-  } finally {
-    closeSync(file);
-  }
+  const file = attempted(() => openSync(join(run.path, ...parts), READ_FLAGS));
+  if (file === undefined) return undefined;
+  using _file = atEnd(() => closeSync(file));
+  const stats = fstatSync(file);
+  return stats.isFile() && stats.size <= mostBytes ? readFileSync(file, 'utf8') : undefined;
 }
 
 /** Names of the files in a folder of a run that match, in the order of their names. */

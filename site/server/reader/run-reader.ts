@@ -1,5 +1,6 @@
 import { relative, resolve } from 'node:path';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
+import { attempted } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
@@ -236,11 +237,8 @@ function endsIn(status: unknown): { readonly ends?: EndMeanings } {
 }
 
 function yamlOf(text: string | undefined): unknown {
-  try {
-    return text === undefined ? null : withoutTokens(parseYaml(withoutCredentials(text)));
-  } catch {
-    return null;
-  }
+  if (text === undefined) return null;
+  return attempted(() => withoutTokens(parseYaml(withoutCredentials(text)))) ?? null;
 }
 
 /** Settings without the servers' tokens. */

@@ -1,4 +1,5 @@
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
+import { attempted } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
@@ -73,12 +74,7 @@ function settingsOf(text: string | undefined): Settings {
   if (text === undefined) return new Map();
   const shown = withoutCredentials(text);
   const settings = flatSettings(shown);
-  if (settings) return settings;
-  try {
-    return new Map(flattened(parseYaml(shown)));
-  } catch {
-    return new Map();
-  }
+  return settings ?? new Map(attempted(() => flattened(parseYaml(shown))));
 }
 
 function difference(base: Settings, settings: Settings): Difference {

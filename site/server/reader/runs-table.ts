@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
+import { attempted } from '../../../shared/json.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
 import {
@@ -276,12 +277,8 @@ async function rowOfConfig(run: FoundRun): Promise<RunRow> {
   const row = emptyRow(run);
   const config = await readConfig(run);
   const summary: { readonly [key: string]: unknown } | undefined = await readStatus(run, RUN_FILES.summary);
-  let settings: { readonly [key: string]: unknown } = {};
-  try {
-    settings = (parseYaml(config ?? '') ?? {}) as typeof settings;
-  } catch {
-    return row;
-  }
+  const settings = attempted(() => (parseYaml(config ?? '') ?? {}) as { readonly [key: string]: unknown });
+  if (settings === undefined) return row;
   const of = (value: unknown) => (value ?? {}) as { readonly [key: string]: unknown };
   const ended = summary?.ended;
   return {

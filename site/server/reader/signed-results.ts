@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { attempted } from '../../../shared/json.ts';
 import { VERSION } from '../../../shared/program.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
@@ -244,12 +245,8 @@ const ABSENT = 'absent';
 function stampOf(run: FoundRun, names: readonly string[]): string {
   return names
     .map(name => {
-      try {
-        const stats = lstatSync(join(run.path, name), { throwIfNoEntry: false });
-        return stats ? `${stats.ino} ${stats.size} ${stats.ctimeMs}` : ABSENT;
-      } catch {
-        return ABSENT;
-      }
+      const stats = attempted(() => lstatSync(join(run.path, name), { throwIfNoEntry: false }));
+      return stats ? `${stats.ino} ${stats.size} ${stats.ctimeMs}` : ABSENT;
     })
     .join();
 }
@@ -286,30 +283,26 @@ async function readEpisodes(
   run: FoundRun,
   { path, bytes, sha256: signed }: RunResult['files'][number],
 ): Promise<SignedEpisode[]> {
-  const opened = await openRunFile(run, ...path.split('/'));
+  await using opened = await openRunFile(run, ...path.split('/'));
   if (!opened) throw new Refused(`${path} is missing, or not a regular file`);
   const { handle, stats } = opened;
-  try {
-    if (stats.size !== bytes) throw new Refused(`${path} has ${stats.size} bytes, and ${bytes} were signed`);
-    const hash = createHash('sha256');
-    const episodes: SignedEpisode[] = [];
-    let count = 0;
-    const end = await readLines(handle, 0, MAX_LINE_BYTES, line => {
-      count++;
-      if (!line.bytes || line.end > bytes) throw new Refused(`${path}: line ${count} is too long`);
-      hash.update(line.bytes).update('\n');
-      try {
-        episodes.push(signedEpisode(objectOn(line)));
-      } catch (error) {
-        throw new Refused(`${path}: line ${count}: ${(error as Error).message}`);
-      }
-    });
-    if (end !== bytes) throw new Refused(`${path} ends within a line`);
-    if (hash.digest('hex') !== signed) throw new Refused(`${path} was changed after it was signed`);
-    return episodes;
-  } finally {
-    await handle.close();
-  }
+  if (stats.size !== bytes) throw new Refused(`${path} has ${stats.size} bytes, and ${bytes} were signed`);
+  const hash = createHash('sha256');
+  const episodes: SignedEpisode[] = [];
+  let count = 0;
+  const end = await readLines(handle, 0, MAX_LINE_BYTES, line => {
+    count++;
+    if (!line.bytes || line.end > bytes) throw new Refused(`${path}: line ${count} is too long`);
+    hash.update(line.bytes).update('\n');
+    try {
+      episodes.push(signedEpisode(objectOn(line)));
+    } catch (error) {
+      throw new Refused(`${path}: line ${count}: ${(error as Error).message}`);
+    }
+  });
+  if (end !== bytes) throw new Refused(`${path} ends within a line`);
+  if (hash.digest('hex') !== signed) throw new Refused(`${path} was changed after it was signed`);
+  return episodes;
 }
 
 async function keptVerdict(file: string, results: number) {

@@ -1,3 +1,4 @@
+import { parseJson } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
 import { type EpisodeRecord, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
@@ -72,20 +73,16 @@ export class Trajectories {
   /** One episode; undefined when there is none. */
   async episode(run: FoundRun, name: string, index: number): Promise<EpisodeReply | undefined> {
     const place = (await this.#list(run, name))?.places[index];
-    const file = place && (await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`));
+    await using file = place && (await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`));
     if (!file) return undefined;
-    try {
-      const bytes = Buffer.alloc(place.end - place.start);
-      await file.handle.read(bytes, 0, bytes.length, place.start);
-      const episode = episodeOf(objectOn({ bytes, ...place }));
-      if (!episode) return undefined;
-      const ids = new Set(episode.samples.flatMap(idsIn));
-      const texts = await this.#textsOf(run).of(ids);
-      const count = (await this.#list(run, name))!.places.length;
-      return { file: name, index, count, episode, texts };
-    } finally {
-      await file.handle.close();
-    }
+    const bytes = Buffer.alloc(place.end - place.start);
+    await file.handle.read(bytes, 0, bytes.length, place.start);
+    const episode = episodeOf(objectOn({ bytes, ...place }));
+    if (!episode) return undefined;
+    const ids = new Set(episode.samples.flatMap(idsIn));
+    const texts = await this.#textsOf(run).of(ids);
+    const count = (await this.#list(run, name))!.places.length;
+    return { file: name, index, count, episode, texts };
   }
 
   /**
@@ -116,10 +113,9 @@ export class Trajectories {
 
   async #list(run: FoundRun, name: string): Promise<EpisodeList | undefined> {
     if (!FILE_NAME.test(`${name}.jsonl`)) return undefined;
-    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    await using file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
     if (!file) return undefined;
     const { ino, size, mtimeMs } = file.stats;
-    await file.handle.close();
     return remembered(this.#lists, `${run.path}\n${name}\n${ino}\n${size}\n${mtimeMs}`, async () => {
       const digests: EpisodeDigest[] = [];
       const places: { start: number; end: number }[] = [];
@@ -134,13 +130,9 @@ export class Trajectories {
   }
 
   async #scan(run: FoundRun, name: string, onLine: (line: Line) => void): Promise<void> {
-    const file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
+    await using file = await openRunFile(run, RUN_FILES.trajectories, `${name}.jsonl`);
     if (!file) return;
-    try {
-      await readLines(file.handle, 0, MAX_EPISODE_BYTES, onLine);
-    } finally {
-      await file.handle.close();
-    }
+    await readLines(file.handle, 0, MAX_EPISODE_BYTES, onLine);
   }
 
   #textsOf(run: FoundRun): TokenTexts {
@@ -164,18 +156,14 @@ class TokenTexts {
   }
 
   async all(): Promise<ReadonlyMap<number, string>> {
-    const file = await openRunFile(this.#run, RUN_FILES.tokens);
+    await using file = await openRunFile(this.#run, RUN_FILES.tokens);
     if (!file) return this.#texts;
-    try {
-      this.#offset = await readLines(file.handle, this.#offset, MAX_TOKEN_BYTES, ({ bytes }) => {
-        const pair = bytes && parsed(bytes.toString('utf8'));
-        if (Array.isArray(pair) && typeof pair[0] === 'number' && typeof pair[1] === 'string') {
-          this.#texts.set(pair[0], pair[1]);
-        }
-      });
-    } finally {
-      await file.handle.close();
-    }
+    this.#offset = await readLines(file.handle, this.#offset, MAX_TOKEN_BYTES, ({ bytes }) => {
+      const pair = bytes && parseJson(bytes.toString('utf8'));
+      if (Array.isArray(pair) && typeof pair[0] === 'number' && typeof pair[1] === 'string') {
+        this.#texts.set(pair[0], pair[1]);
+      }
+    });
     return this.#texts;
   }
 }
@@ -186,12 +174,4 @@ function idsIn({
   top_logprobs: top = [],
 }: EpisodeRecord['samples'][number]): readonly number[] {
   return [...ids, ...top.flatMap(pairs => (pairs === 0 ? [] : pairs.filter((_, i) => i % 2 === 0)))];
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
+import { atEnd } from '../../../shared/closing.ts';
 import { parseOverride } from '../../../shared/config.ts';
 import { makeFolder, replaceFileSync } from '../../../shared/replace-file.ts';
 import { mean, pairedBootstrap, unbiasedStd } from '../../algorithms/statistics.ts';
@@ -316,11 +317,8 @@ function stopping() {
     },
     async during(running: ChildProgram): Promise<number> {
       children.add(running);
-      try {
-        return await running.ended;
-      } finally {
-        children.delete(running);
-      }
+      using _running = atEnd(() => children.delete(running));
+      return await running.ended;
     },
   };
 }

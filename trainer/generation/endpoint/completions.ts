@@ -172,18 +172,10 @@ export class Completions {
    * @throws EndpointError
    */
   async complete(completion: CompletionRequest): Promise<Completion> {
-    await this.#open.take();
-    try {
-      const body = this.#body(completion);
-      return await retry(
-        () => this.#attempt(body, completion),
-        (error, attempt) => this.#pauseAfter(error, attempt),
-        undefined,
-        this.#clock.sleep,
-      );
-    } finally {
-      this.#open.release();
-    }
+    const body = this.#body(completion);
+    const attempt = () => this.#attempt(body, completion);
+    const pauseAfter = (error: unknown, attempts: number) => this.#pauseAfter(error, attempts);
+    return this.#open.run(() => retry(attempt, pauseAfter, undefined, this.#clock.sleep));
   }
 
   close(): Promise<void> {

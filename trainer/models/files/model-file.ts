@@ -58,16 +58,12 @@ export async function readModelText(path: string): Promise<string> {
     if (text !== undefined) return text;
     throw Object.assign(new Error(`${dirname(path)} has no ${basename(path)}`), { code: 'ENOENT' });
   }
-  const handle = await openModelFile(path);
-  try {
-    const { size } = await handle.stat();
-    if (size > MAX_TEXT_BYTES) {
-      throw new ModelFileError(`${path} has ${size} bytes, more than the ${MAX_TEXT_BYTES} of any tokenizer`);
-    }
-    return await handle.readFile('utf8');
-  } finally {
-    await handle.close();
+  await using handle = await openModelFile(path);
+  const { size } = await handle.stat();
+  if (size > MAX_TEXT_BYTES) {
+    throw new ModelFileError(`${path} has ${size} bytes, more than the ${MAX_TEXT_BYTES} of any tokenizer`);
   }
+  return await handle.readFile('utf8');
 }
 
 /** As {@link readModelText}; undefined where the file is missing. */
@@ -87,12 +83,8 @@ function isOrdinary(path: string): Promise<boolean> {
 
 /** A text file of a model from its GGUF file's metadata; the path's folder is the GGUF file. */
 async function ggufText(path: string): Promise<string | undefined> {
-  const handle = await openModelFile(dirname(path));
-  try {
-    return (await textsOfGguf(handle, dirname(path)))[basename(path)];
-  } finally {
-    await handle.close();
-  }
+  await using handle = await openModelFile(dirname(path));
+  return (await textsOfGguf(handle, dirname(path)))[basename(path)];
 }
 
 function notOrdinary(path: string): ModelFileError {

@@ -181,14 +181,10 @@ export async function writeSafetensors(
   head.writeBigUInt64LE(BigInt(padded));
   text.copy(head, HEADER_LENGTH_BYTES);
   await replaceFile(path, async temporary => {
-    const handle = await open(temporary, 'w');
-    try {
-      await handle.writeFile(head);
-      for (const { data } of tensors) await writeNumbers(handle, data, type);
-      await handle.sync();
-    } finally {
-      await handle.close();
-    }
+    await using handle = await open(temporary, 'w');
+    await handle.writeFile(head);
+    for (const { data } of tensors) await writeNumbers(handle, data, type);
+    await handle.sync();
   });
 }
 

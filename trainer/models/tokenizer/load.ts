@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
 import { ChatTemplate, type DecodeOptions, type SpecialTokenNames, type Tokenizer } from './tokenizer.ts';
 import { ByteTokenizer, isByteLevel, isWordLevel, WordTokenizer } from './words-and-bytes.ts';
@@ -245,8 +245,4 @@ function checkDecoders(decoder: unknown, file: string): void {
   }
 }
 
-function objectOr(value: unknown, fallback: JsonObject): JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? (value as JsonObject)
-    : fallback;
-}
+const objectOr = (value: unknown, fallback: JsonObject): JsonObject => (isObject(value) ? value : fallback);

@@ -1,3 +1,4 @@
+import { atEnd } from '../../../shared/closing.ts';
 import { Random } from '../../../shared/random.ts';
 import type { EnvironmentSession } from '../environment-session.ts';
 import { type Episode, withoutTurns } from '../episode.ts';
@@ -78,39 +79,36 @@ async function playChain(parts: TreeParts, chain: Chain): Promise<Leaf | undefin
     }),
   );
   let branches = tree.where === 'entropy' ? tree.branches : turns.size;
-  try {
-    while (play.canGoOn) {
-      setting.check();
-      play.node = path.join('.');
-      await play.turn();
-      const done = play.turns.length;
-      const isPlanned =
-        turns.has(done) || (tree.where === 'entropy' && isUncertain(tree, setting, play, choice(done)));
-      const mayBranch = (tree.where === 'fixed' || depth > 0) && branches > 0;
-      if (!play.canGoOn || !mayBranch || !isPlanned) continue;
-      branches--;
-      const luck = mixSeed(plan.seed, PURPOSE.branchLuck, ...path, done);
-      const count = tree.where === 'entropy' ? 1 : tree.children - 1;
-      const fresh = tree.freshLuck && setting.described.reseedable;
-      const sessions = await play.session.branch(count, fresh ? luck : undefined);
-      parts.onOpened(sessions);
-      setting.check();
-      tally.branches++;
-      tally.branchTurns += done;
-      sessions.forEach((session, i) => {
-        const own = [...path, i + 1];
-        spawn(play.fork(play.member, session, own), own, depth - 1);
-      });
-      path = [...path, 0];
-    }
-    const episode = play.end();
-    parts.onEnded(play.session);
-    const rewarded = await parts.rewarded(episode);
-    if (!rewarded) tally.lostLeaves++;
-    return rewarded && { path, episode: rewarded };
-  } finally {
-    play.release();
+  using _tokens = atEnd(() => play.release());
+  while (play.canGoOn) {
+    setting.check();
+    play.node = path.join('.');
+    await play.turn();
+    const done = play.turns.length;
+    const isPlanned =
+      turns.has(done) || (tree.where === 'entropy' && isUncertain(tree, setting, play, choice(done)));
+    const mayBranch = (tree.where === 'fixed' || depth > 0) && branches > 0;
+    if (!play.canGoOn || !mayBranch || !isPlanned) continue;
+    branches--;
+    const luck = mixSeed(plan.seed, PURPOSE.branchLuck, ...path, done);
+    const count = tree.where === 'entropy' ? 1 : tree.children - 1;
+    const fresh = tree.freshLuck && setting.described.reseedable;
+    const sessions = await play.session.branch(count, fresh ? luck : undefined);
+    parts.onOpened(sessions);
+    setting.check();
+    tally.branches++;
+    tally.branchTurns += done;
+    sessions.forEach((session, i) => {
+      const own = [...path, i + 1];
+      spawn(play.fork(play.member, session, own), own, depth - 1);
+    });
+    path = [...path, 0];
   }
+  const episode = play.end();
+  parts.onEnded(play.session);
+  const rewarded = await parts.rewarded(episode);
+  if (!rewarded) tally.lostLeaves++;
+  return rewarded && { path, episode: rewarded };
 }
 
 /** A draw that depends on the surprisal of the turn's first tokens, an estimate of their entropy. */

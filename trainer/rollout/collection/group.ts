@@ -1,3 +1,4 @@
+import { atEnd, onAbort } from '../../../shared/closing.ts';
 import { ReplyTimeout, ServerUnavailable } from '../../client/retry.ts';
 import type { ServerPool } from '../../client/servers.ts';
 import { type BranchParts, playTrees } from '../branching/play-tree.ts';
@@ -77,8 +78,7 @@ export async function playGroup(
   };
   const stop = new AbortController();
   const group: OpenGroup = { plan, setting, check, sessions: [], open: 0, failure: undefined, stop };
-  const abort = () => stop.abort();
-  signal.addEventListener('abort', abort, { once: true });
+  using _abort = onAbort(signal, () => stop.abort());
   try {
     const playing = playMembers(group);
     const { timeoutMs } = setting;
@@ -89,7 +89,6 @@ export async function playGroup(
     if (!costsTheGroup(error)) throw error;
     return { plan, error };
   } finally {
-    signal.removeEventListener('abort', abort);
     stop.abort();
     for (const session of group.sessions) {
       if (session.moves > 0) setting.tally.movedEpisodes++;
@@ -215,11 +214,8 @@ async function playVineMembers(group: OpenGroup, vine: VinePlan): Promise<Played
       const lost: RewardFault[] = [];
       const parts = branchParts(group, lost);
       const play = Play.open(group.plan, member, session, parts.setting);
-      try {
-        return (await playVine(parts, vine, play)) ?? lost.at(-1)!;
-      } finally {
-        play.release();
-      }
+      using _tokens = atEnd(() => play.release());
+      return (await playVine(parts, vine, play)) ?? lost.at(-1)!;
     }),
   );
 }
@@ -250,22 +246,19 @@ async function playContinuations(group: OpenGroup, prefix: KeptPrefix): Promise<
   await openSessions(group, 1);
   const [beginning] = group.sessions;
   const base = Play.open(plan, 0, beginning, playContext(group));
-  try {
-    await base.takeOver(prefix.played, prefix.kind);
-    const luck = mixSeed(plan.seed, PURPOSE.branchLuck, plan.groupId, prefix.step);
-    const sessions = await beginning.branch(plan.size, reseedable ? luck : undefined);
-    admit(group, sessions);
-    void beginning.close();
-    check();
-    const continued = async (session: EnvironmentSession, member: number) => {
-      const episode = await base.fork(member, session, [member]).toEnd();
-      void session.close();
-      return withReward(episode, setting);
-    };
-    return await concluded(group, sessions.map(continued));
-  } finally {
-    base.release();
-  }
+  using _tokens = atEnd(() => base.release());
+  await base.takeOver(prefix.played, prefix.kind);
+  const luck = mixSeed(plan.seed, PURPOSE.branchLuck, plan.groupId, prefix.step);
+  const sessions = await beginning.branch(plan.size, reseedable ? luck : undefined);
+  admit(group, sessions);
+  void beginning.close();
+  check();
+  const continued = async (session: EnvironmentSession, member: number) => {
+    const episode = await base.fork(member, session, [member]).toEnd();
+    void session.close();
+    return withReward(episode, setting);
+  };
+  return await concluded(group, sessions.map(continued));
 }
 
 /** @throws Error where a program plays, because the trainer does not know its state */
@@ -306,11 +299,8 @@ async function playMember(
 async function within<T>(work: Promise<T>, limitMs: number, plan: GroupPlan): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new GroupTimeout(plan, limitMs)), limitMs);
-  try {
-    return await Promise.race([work, late.promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+  using _timer = atEnd(() => clearTimeout(timer));
+  return await Promise.race([work, late.promise]);
 }
 
 /** Failures that end only their group; anything else is a fault of ragen or of the configuration. */

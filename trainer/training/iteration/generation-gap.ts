@@ -1,3 +1,4 @@
+import { atEnd } from '../../../shared/closing.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { distributionChange } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -181,21 +182,18 @@ async function probes(
   const found = await Promise.all(
     prompts.slice(0, PROBES).map(async (append, seed): Promise<Compared[]> => {
       const sequenceId = FIRST_PROBE + seed;
-      try {
-        const generation = await generator.generate({ sequenceId, append, sampling, seed });
-        if (generation.versions.some(version => version !== policy.version)) return [];
-        const sampled = generation.tokenIds.length;
-        const lossMask = new Uint8Array(append.length + sampled).fill(1, append.length);
-        const tokenIds = new Int32Array(lossMask.length);
-        tokenIds.set(append);
-        tokenIds.set(generation.tokenIds, append.length);
-        const logProbs = new Float32Array(lossMask.length);
-        logProbs.set(generation.logProbs, append.length);
-        const ages = new Int32Array(lossMask.length).fill(NOT_SAMPLED, 0, append.length);
-        return sampled === 0 ? [] : [{ tokenIds, lossMask, logProbs, ages }];
-      } finally {
-        generator.release(sequenceId);
-      }
+      using _sequence = atEnd(() => generator.release(sequenceId));
+      const generation = await generator.generate({ sequenceId, append, sampling, seed });
+      if (generation.versions.some(version => version !== policy.version)) return [];
+      const sampled = generation.tokenIds.length;
+      const lossMask = new Uint8Array(append.length + sampled).fill(1, append.length);
+      const tokenIds = new Int32Array(lossMask.length);
+      tokenIds.set(append);
+      tokenIds.set(generation.tokenIds, append.length);
+      const logProbs = new Float32Array(lossMask.length);
+      logProbs.set(generation.logProbs, append.length);
+      const ages = new Int32Array(lossMask.length).fill(NOT_SAMPLED, 0, append.length);
+      return sampled === 0 ? [] : [{ tokenIds, lossMask, logProbs, ages }];
     }),
   );
   return found.flat();

@@ -9,6 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, join, relative, sep } from 'node:path';
+import { attempted } from '../../../shared/json.ts';
 import { trainerLog } from '../../../shared/log.ts';
 import { replaceFileSync } from '../../../shared/replace-file.ts';
 import type { KeptCheckpoints } from '../../../shared/run-folder/checkpoint-request.ts';
@@ -194,11 +195,8 @@ export function latestCheckpoint(run: RunFolder): Checkpoint | undefined {
 /** Steps of the whole checkpoints that a run keeps, in order, and of its best one. Damaged ones count, a damaged best does not. */
 export function keptCheckpoints(run: RunFolder): KeptCheckpoints {
   const steps = checkpointFolders(run).map(stepOf);
-  try {
-    return { steps, best: readCheckpoint(run.best).state.step };
-  } catch {
-    return { steps };
-  }
+  const best = attempted(() => readCheckpoint(run.best).state.step);
+  return best === undefined ? { steps } : { steps, best };
 }
 
 /** The checkpoint of a step, the best one included; undefined where the run has none. @throws Error where it is damaged */

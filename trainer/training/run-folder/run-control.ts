@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { attempted } from '../../../shared/json.ts';
 import {
   CONTROL_FOLDER,
   type ControlCommand,
@@ -66,12 +67,7 @@ export class RunControl implements RunCommands, Disposable {
 
   /** Carries out waiting commands. A folder that cannot be read has no commands. */
   look(): void {
-    let names: string[];
-    try {
-      names = readdirSync(this.#folder);
-    } catch {
-      return;
-    }
+    const names = attempted(() => readdirSync(this.#folder)) ?? [];
     for (const name of names.filter(isCommandFile).sort().slice(0, MAX_WAITING_COMMANDS)) this.#take(name);
   }
 

@@ -1,3 +1,4 @@
+import { closing } from '../../../shared/closing.ts';
 import { baseFolder } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { readShape } from '../../config/sizes.ts';
@@ -125,25 +126,21 @@ export async function withFittedContext(
     policy: { ...policy, context, fit_context: false },
   });
   if (rollout.agent) return withContext(most);
-  const context = await openRunContext(withContext(most), folder, () => {}, signal);
-  try {
-    const prompts = await firstPrompts(context, {
-      seed: settings.validation.seed,
-      onFault: (_tag, error) => {
-        throw error;
-      },
-      signal,
-    });
-    const needed = Math.max(...prompts.map(({ tag, length }) => neededFor(tag, length, context, settings)));
-    const fitted = Math.min(most, STEP * Math.ceil(needed / STEP));
-    const shown = prompts.map(({ tag, length }) => `${length} of ${tag}`).join(', ');
-    note(
-      `policy.context ${fitted} of at most ${most} tokens, for first prompts of ${shown} and the turns after them`,
-    );
-    return withContext(fitted);
-  } finally {
-    await context.close();
-  }
+  await using context = closing(await openRunContext(withContext(most), folder, () => {}, signal));
+  const prompts = await firstPrompts(context, {
+    seed: settings.validation.seed,
+    onFault: (_tag, error) => {
+      throw error;
+    },
+    signal,
+  });
+  const needed = Math.max(...prompts.map(({ tag, length }) => neededFor(tag, length, context, settings)));
+  const fitted = Math.min(most, STEP * Math.ceil(needed / STEP));
+  const shown = prompts.map(({ tag, length }) => `${length} of ${tag}`).join(', ');
+  note(
+    `policy.context ${fitted} of at most ${most} tokens, for first prompts of ${shown} and the turns after them`,
+  );
+  return withContext(fitted);
 }
 
 /** Estimated tokens of a tag's longest sequence, from its first prompt. */

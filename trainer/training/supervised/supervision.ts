@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { atEnd } from '../../../shared/closing.ts';
 import { Random } from '../../../shared/random.ts';
 import { mean } from '../../algorithms/statistics.ts';
 import { countOnes } from '../../algorithms/training-sequence.ts';
@@ -143,17 +144,14 @@ export async function runSupervision(
   const { settings, progress, run, resumed } = parts;
   const warm = settings.warm_start!;
   progress.begin('warm start', warm.epochs, 0);
-  try {
-    const given = warm.files.length > 0 ? readGivenEpisodes(warm.files) : undefined;
-    if (warm.files.length > 0 && !given) await learn(parts, warm, fromFiles(parts, warm));
-    else if (resumed) await learn(parts, warm, { demonstrations: readDemonstrations(run), metrics: {} });
-    else {
-      const supervision = await played(parts, warm, given, validationLevels);
-      saveDemonstrations(run, supervision.demonstrations);
-      await learn(parts, warm, supervision);
-    }
-  } finally {
-    progress.end();
+  using _stage = atEnd(() => progress.end());
+  const given = warm.files.length > 0 ? readGivenEpisodes(warm.files) : undefined;
+  if (warm.files.length > 0 && !given) await learn(parts, warm, fromFiles(parts, warm));
+  else if (resumed) await learn(parts, warm, { demonstrations: readDemonstrations(run), metrics: {} });
+  else {
+    const supervision = await played(parts, warm, given, validationLevels);
+    saveDemonstrations(run, supervision.demonstrations);
+    await learn(parts, warm, supervision);
   }
 }
 

@@ -1,4 +1,5 @@
 import { InferenceSession, Tensor as OnnxTensor } from 'onnxruntime-node';
+import { atEnd } from '../../../../shared/closing.ts';
 import { GraphBuilder } from '../../graph/graph.ts';
 import { blockLayout } from '../../graph/operations/blocks.ts';
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
@@ -90,14 +91,11 @@ class OnnxExecutable implements Executable, SessionHolder {
     const apart = rows === 1 && this.#hasHalfBytes && !(await oneRowIsAlike());
     this.#feed(inputs, apart ? 2 : (rows ?? null));
     this.#running++;
-    try {
-      const session = await this.prepare();
-      await session.run(this.#feeds, this.#fetches).catch(cause => {
-        throw new RuntimeError(`the run failed in ONNX Runtime: ${messageOf(cause)}`, { cause });
-      });
-    } finally {
-      this.#running--;
-    }
+    using _run = atEnd(() => this.#running--);
+    const session = await this.prepare();
+    await session.run(this.#feeds, this.#fetches).catch(cause => {
+      throw new RuntimeError(`the run failed in ONNX Runtime: ${messageOf(cause)}`, { cause });
+    });
     return this.#outputs;
   }
 
