@@ -169,13 +169,7 @@ export function groupRuns<R extends QueriedRun>(
   key: string,
   setting: SettingOf<R>,
 ): RunGroup[] {
-  const groups = new Map<SettingValue | undefined, R[]>();
-  for (const run of runs) {
-    const value = fieldOf(run, key, setting);
-    const group = groups.get(value);
-    if (group) group.push(run);
-    else groups.set(value, [run]);
-  }
+  const groups = Map.groupBy(runs, run => fieldOf(run, key, setting));
   const all = [...groups].sort((a, b) => b[1].length - a[1].length).slice(0, MAX_GROUPS);
   return all.map(([value, members]) => {
     const known = members.flatMap(({ validations }) => validations.at(-1)?.success ?? []);

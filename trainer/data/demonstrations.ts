@@ -5,7 +5,6 @@ import type { Collector } from '../rollout/collection/collector.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
 import { NO_SAMPLING } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
-import { groupBy } from './episode-metrics.ts';
 
 /** A token sequence for supervised training: the loss mask is 1 on the tokens to learn. */
 export interface Demonstration {
@@ -43,7 +42,7 @@ export async function demonstrate(
   signal?: AbortSignal,
 ): Promise<readonly Episode[]> {
   const { policies = {}, ...own } = player;
-  const parts = groupBy(plans, ({ tag }) => policies[tag] ?? own.policy);
+  const parts = Map.groupBy(plans, ({ tag }) => policies[tag] ?? own.policy);
   const episodes: Episode[] = [];
   for (const [policy, some] of parts) {
     const collection = await collector.collect(some, {

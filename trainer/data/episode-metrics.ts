@@ -62,7 +62,7 @@ const MAX_NAMES = 64;
  */
 export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {}): Metrics {
   const out: Metrics = {};
-  for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
+  for (const [tag, members] of Map.groupBy(episodes, episode => episode.tag)) {
     const rows = members.map(episodeMetrics);
     const names = [...new Set(rows.flatMap(row => Object.keys(row)))];
     for (const name of names.slice(0, MAX_NAMES)) {
@@ -72,7 +72,7 @@ export function tagMetrics(episodes: readonly Episode[], ends: EndMeanings = {})
       if (nonZero.length > 0) out[`${tag}/non-zero/${name}`] = mean(nonZero);
     }
     for (const [name, share] of endShares(members, ends[tag])) out[`${tag}/ended_by/${name}`] = share;
-    const groups = [...groupBy(members, episode => episode.groupId).values()];
+    const groups = [...Map.groupBy(members, episode => episode.groupId).values()];
     const size = Math.max(...groups.map(group => group.length));
     const pass = mean(groups.map(group => (group.some(episode => episode.success) ? 1 : 0)));
     out[`${tag}/pass@${size}`] = pass;
@@ -97,7 +97,7 @@ function endShares(episodes: readonly Episode[], known?: EndMeanings[string]): [
 
 /** Success and return over all tags, and the share of groups with equal returns. */
 export function batchMetrics(episodes: readonly Episode[]): Metrics {
-  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const groups = [...Map.groupBy(episodes, episode => episode.groupId).values()];
   const alike = groups.filter(group => {
     const returns = group.map(episodeReturn);
     return isAlike(Math.max(...returns) - Math.min(...returns));
@@ -131,17 +131,6 @@ export function programMetrics(episodes: readonly Episode[]): Metrics {
     'gateway/retokenized_tokens': mean(counts.map(({ retokenizedTokens }) => retokenizedTokens)),
     'gateway/failed_attempts': mean(counts.map(({ failedAttempts }) => failedAttempts)),
   };
-}
-
-/** Items under their key, keys and items in the order of first appearance. */
-export function groupBy<T, K>(items: readonly T[], key: (item: T) => K): Map<K, T[]> {
-  const groups = new Map<K, T[]>();
-  for (const item of items) {
-    const group = groups.get(key(item));
-    if (group) group.push(item);
-    else groups.set(key(item), [item]);
-  }
-  return groups;
 }
 
 /** A sequence with its advantages. */

@@ -18,7 +18,6 @@ import {
 } from '../rollout/episode.ts';
 import {
   episodeComponents,
-  groupBy,
   type RewardWeights,
   trainedReturn,
   trainedReward,
@@ -245,7 +244,7 @@ const stateName = (state: string, actionsLeft: number | undefined): string =>
 
 /** @throws RangeError where an environment reports success for none of its episodes */
 function requireSuccess(name: string, pieces: readonly Piece[]): void {
-  for (const own of groupBy(pieces, ({ episode }) => episode.environmentId).values()) {
+  for (const own of Map.groupBy(pieces, ({ episode }) => episode.environmentId).values()) {
     const reports = own.some(({ episode }) =>
       episode.turns.some(({ info }) => typeof info.success === 'boolean'),
     );

@@ -14,7 +14,7 @@ import { countOnes, type TrainingSequence } from '../algorithms/training-sequenc
 import { filterSettings, hasPreferenceLoss } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import { type Episode, samplesOf } from '../rollout/episode.ts';
-import { checkComponents, groupBy, type Metrics, trainedReturn } from './episode-metrics.ts';
+import { checkComponents, type Metrics, trainedReturn } from './episode-metrics.ts';
 import {
   type ExperienceSettings,
   experienceSettings,
@@ -217,7 +217,7 @@ export function filterEpisodes(
 }
 
 function filterAlike(episodes: readonly Episode[], settings: RunSettings, scores?: SampleScores): Filtered {
-  const groups = [...groupBy(episodes, episode => episode.groupId).values()];
+  const groups = [...Map.groupBy(episodes, episode => episode.groupId).values()];
   const { reward_components: weights } = settings.algorithm;
   checkComponents(episodes, weights);
   const returnOf = (episode: Episode) => trainedReturn(episode, weights);

@@ -5,7 +5,7 @@ import { estimatesLater, isSelfDistilled, needsProximal } from '../config/derive
 import type { RunSettings } from '../config/settings.ts';
 import type { Policy, Score } from '../policy/policy.ts';
 import { type Episode, type EpisodeSample, samplesOf } from '../rollout/episode.ts';
-import { groupBy, trainedReturn } from './episode-metrics.ts';
+import { trainedReturn } from './episode-metrics.ts';
 import { maskOf } from './token-weights.ts';
 
 /**
@@ -27,7 +27,7 @@ export async function scoreAfterDemonstrations(
   const reference = new Map<EpisodeSample, Float32Array>();
   const undemonstrated = new Set<EpisodeSample>();
   const shown: { sample: EpisodeSample; demonstration: Int32Array; tag: string }[] = [];
-  for (const group of groupBy(episodes, ({ groupId }) => groupId).values()) {
+  for (const group of Map.groupBy(episodes, ({ groupId }) => groupId).values()) {
     const successes = group
       .filter(({ success }) => success)
       .toSorted(

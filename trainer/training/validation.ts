@@ -3,7 +3,7 @@ import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
 import { wilsonInterval } from '../algorithms/statistics.ts';
 import { levelSeeds, samplingDistribution, splitGroups } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { batchMetrics, groupBy, lengthMetrics, type Metrics, tagMetrics } from '../data/episode-metrics.ts';
+import { batchMetrics, lengthMetrics, type Metrics, tagMetrics } from '../data/episode-metrics.ts';
 import type { SamplingDistribution } from '../generation/generation.ts';
 import { type Episode, episodeReturn } from '../rollout/episode.ts';
 import { type GroupPlan, planGroups } from '../rollout/tag.ts';
@@ -49,7 +49,7 @@ export function validationMetrics(
   const out: Metrics = {};
   const prefix = set === undefined ? 'val-env/' : `val-env/${set}/`;
   for (const [name, value] of Object.entries(tagMetrics(episodes, ends))) out[prefix + name] = value;
-  for (const [tag, members] of groupBy(episodes, episode => episode.tag)) {
+  for (const [tag, members] of Map.groupBy(episodes, episode => episode.tag)) {
     const [low, high] = successInterval(members);
     out[`${prefix}${tag}/success_low`] = low;
     out[`${prefix}${tag}/success_high`] = high;

@@ -39,15 +39,12 @@ export function differingKeys(runs: readonly Compared[]): string[] {
 
 export function groupsOf(runs: readonly Compared[], grouping: Grouping): RunGroupOf[] {
   if (grouping === 'runs') return runs.map(run => ({ label: run.detail.row.id, members: [run] }));
-  const kinds = new Map<string, Compared[]>();
-  for (const run of runs) {
+  const kinds = Map.groupBy(runs, run => {
     const settings = settingsOf(run);
-    const kind =
-      grouping === 'seeds'
-        ? JSON.stringify([...settings].filter(([key]) => !SEED_KEYS.test(key)))
-        : settingText(settings.get(grouping));
-    kinds.set(kind, [...(kinds.get(kind) ?? []), run]);
-  }
+    return grouping === 'seeds'
+      ? JSON.stringify([...settings].filter(([key]) => !SEED_KEYS.test(key)))
+      : settingText(settings.get(grouping));
+  });
   return [...kinds].map(([kind, members]) => {
     if (grouping !== 'seeds')
       return { label: `${grouping.slice(grouping.lastIndexOf('.') + 1)} ${kind}`, members };

@@ -60,16 +60,9 @@ export function EpisodesView({ store, address }: RunViewProps) {
   </div>`;
 }
 
-function grouped(episodes: readonly EpisodeDigest[]): EpisodeDigest[][] {
-  const groups = new Map<string, EpisodeDigest[]>();
-  for (const episode of episodes) {
-    const key = `${episode.tag}/${episode.group_id}/${episode.seed}`;
-    const group = groups.get(key);
-    if (group) group.push(episode);
-    else groups.set(key, [episode]);
-  }
-  return [...groups.values()];
-}
+const grouped = (episodes: readonly EpisodeDigest[]): EpisodeDigest[][] => [
+  ...Map.groupBy(episodes, ({ tag, group_id, seed }) => `${tag}/${group_id}/${seed}`).values(),
+];
 
 type Choices = Address['query'];
 

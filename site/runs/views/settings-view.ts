@@ -21,11 +21,10 @@ export function SettingsView({ store, address }: RunViewProps) {
   const { changed } = row.run;
   const differs = ([key]: Entry) =>
     changed?.some(name => key === name || key.startsWith(`${name}.`)) === true;
-  const sections = new Map<string, Entry[]>();
-  for (const entry of found.filter(entry => !differs(entry))) {
-    const section = entry[0].includes('.') ? entry[0].slice(0, entry[0].indexOf('.')) : 'run';
-    sections.set(section, [...(sections.get(section) ?? []), entry]);
-  }
+  const sections = Map.groupBy(
+    found.filter(entry => !differs(entry)),
+    ([key]) => (key.includes('.') ? key.slice(0, key.indexOf('.')) : 'run'),
+  );
   const first = found.filter(differs);
   return html`<div class="stack">
     <label class="search"><span class="visually-hidden">Search settings</span>

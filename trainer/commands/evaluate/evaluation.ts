@@ -1,5 +1,5 @@
 import { mean, wilsonInterval } from '../../algorithms/statistics.ts';
-import { episodeMetrics, groupBy } from '../../data/episode-metrics.ts';
+import { episodeMetrics } from '../../data/episode-metrics.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { textTable } from '../../tracking/text-table.ts';
 
@@ -28,10 +28,10 @@ export interface EvaluationRow {
 
 /** One row for each tag, in the order of the episodes. */
 export function evaluationRows(policy: string, mode: string, episodes: readonly Episode[]): EvaluationRow[] {
-  return [...groupBy(episodes, episode => episode.tag)].map(([tag, members]) => {
+  return [...Map.groupBy(episodes, episode => episode.tag)].map(([tag, members]) => {
     const rows = members.map(episodeMetrics);
     const average = (name: string) => mean(rows.map(row => row[name]));
-    const levels = [...groupBy(members, episode => episode.groupId).values()];
+    const levels = [...Map.groupBy(members, episode => episode.groupId).values()];
     const lengths = members.flatMap(({ turns }) => turns.map(({ tokens }) => tokens[1] - tokens[0]));
     const written = mode !== 'reference' && lengths.some(length => length > 0);
     return {

@@ -34,7 +34,6 @@ import {
   parseSignedResult,
   signResult,
 } from '../../../shared/run-folder/signed-result.ts';
-import { groupBy } from '../../data/episode-metrics.ts';
 import type { DescribedTag } from '../../rollout/described-tag.ts';
 import type { Episode } from '../../rollout/episode.ts';
 import { writeEpisodes } from '../../tracking/trajectories.ts';
@@ -117,7 +116,7 @@ export function signResults(
  */
 function resultsOf(played: PlayedMode, path: string): PlayedResult[] {
   const { plan, tags, policy, mode, step, weights_sha256, program, episodes } = played;
-  const byTag = groupBy(episodes, episode => episode.tag);
+  const byTag = Map.groupBy(episodes, episode => episode.tag);
   const rows = new Map(evaluationRows(policy, mode, episodes).map(row => [row.tag, row]));
   let first = plan.seed;
   return plan.tags.map(({ tag, groups }) => {

@@ -13,7 +13,6 @@ import {
 import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers } from '../../client/servers.ts';
-import { groupBy } from '../../data/episode-metrics.ts';
 import { type DescribedTag, describeTags } from '../../rollout/described-tag.ts';
 import { EnvironmentSession } from '../../rollout/environment-session.ts';
 import { endOf } from '../../rollout/episode.ts';
@@ -213,7 +212,7 @@ function claimProblem(result: PlayedResult, episodes: readonly SignedEpisode[]):
     const problem = episodeProblem(result, episode);
     if (problem !== undefined) return `${episode.episode_id}: ${problem}`;
   }
-  const bySeed = groupBy(episodes, ({ seed }) => seed);
+  const bySeed = Map.groupBy(episodes, ({ seed }) => seed);
   for (let seed = first; seed < first + levels; seed++) {
     const members = new Set(bySeed.get(seed)?.map(({ member }) => member));
     if (members.size !== attempts)

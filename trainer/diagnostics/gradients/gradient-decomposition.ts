@@ -6,7 +6,7 @@ import { mean, unbiasedStd } from '../../algorithms/statistics.ts';
 import { countOnes, type TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { lossSettings } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { groupBy, type Metrics, trainedReturn } from '../../data/episode-metrics.ts';
+import { type Metrics, trainedReturn } from '../../data/episode-metrics.ts';
 import type { GradientDecomposition, Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
@@ -342,7 +342,7 @@ function gradientGroups(
       trained.map(() => next++),
     );
   }
-  return [...groupBy(episodes, episode => episode.groupId)].map(([groupId, members]) => ({
+  return [...Map.groupBy(episodes, episode => episode.groupId)].map(([groupId, members]) => ({
     groupId,
     rewardStd: members.length > 1 ? unbiasedStd(members.map(returnOf)) : 0,
     sequences: members.flatMap(episode => places.get(episode)!),

@@ -3,7 +3,6 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import type { RunSettings } from '../../config/settings.ts';
 import {
   batchMetrics,
-  groupBy,
   lengthMetrics,
   type Metrics,
   programMetrics,
@@ -84,7 +83,7 @@ export function collectionMetrics(
 ): Metrics {
   const overall = batchMetrics(episodes);
   const { response_length, ...lengths } = lengthMetrics(episodes, settings.rollout.response_length);
-  const members = groupBy(episodes, episode => episode.tag);
+  const members = Map.groupBy(episodes, episode => episode.tag);
   return {
     ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
     ...prefixed('train/', tagMetrics(episodes, ends)),

@@ -9,7 +9,7 @@ import {
   vinePlan,
 } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
-import { groupBy, type Metrics } from '../../data/episode-metrics.ts';
+import type { Metrics } from '../../data/episode-metrics.ts';
 import type { SamplingDistribution } from '../../generation/generation.ts';
 import {
   type KeptPrefix,
@@ -205,7 +205,7 @@ export class PlannedSource implements EpisodeSource {
     if (replay === null) return { groups: planned, fresh: planned.length };
     const levels = this.#position.replayLevels ?? [];
     const seeds = new Map(
-      [...groupBy(planned, ({ tag }) => tag)].map(([tag, own], i) => {
+      [...Map.groupBy(planned, ({ tag }) => tag)].map(([tag, own], i) => {
         const count = Math.floor(replay.share * own.length);
         const seed = mixSeed(this.#settings.seed, PURPOSE.replay, step, i, this.#groups);
         return [tag, chooseReplays(levels, tag, count, replay, { step, seed })];
@@ -219,7 +219,7 @@ export class PlannedSource implements EpisodeSource {
   #learnPrefixes(step: number, episodes: readonly Episode[], planned: number): Metrics {
     const settings = prefixPoolSettings(this.#settings);
     if (!settings) return {};
-    const groups = [...groupBy(episodes, ({ groupId }) => groupId).values()];
+    const groups = [...Map.groupBy(episodes, ({ groupId }) => groupId).values()];
     const { seed } = this.#settings;
     const { state, metrics } = learnPrefixes(this.#position.prefixes ?? NO_PREFIXES, groups, settings, {
       step,
@@ -238,14 +238,14 @@ export class PlannedSource implements EpisodeSource {
     const metrics: Metrics = {};
     if (curriculum) {
       const played = Object.fromEntries(
-        [...groupBy(episodes, ({ tag }) => tag)].map(([tag, own]) => [tag, successOf(own)]),
+        [...Map.groupBy(episodes, ({ tag }) => tag)].map(([tag, own]) => [tag, successOf(own)]),
       );
       const tagSuccess = followSuccess(curriculum, this.#position.tagSuccess ?? {}, played);
       this.#position = { ...this.#position, tagSuccess };
       for (const [tag, success] of Object.entries(tagSuccess)) metrics[`curriculum/${tag}/success`] = success;
     }
     if (replay) {
-      const results = [...groupBy(episodes, ({ groupId }) => groupId).values()].map(group => ({
+      const results = [...Map.groupBy(episodes, ({ groupId }) => groupId).values()].map(group => ({
         tag: group[0].tag,
         seed: group[0].seed,
         attempts: group.length,
