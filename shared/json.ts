@@ -21,6 +21,18 @@ export function attempted<T>(work: () => T): T | undefined {
 /** The value of a JSON text; undefined for a text that is none. */
 export const parseJson = (text: string): unknown => attempted(() => JSON.parse(text));
 
+/**
+ * The value of a JSON text.
+ * @param fault makes the error for a text that is none, from the reason why
+ */
+export function jsonOf(text: string, fault: (reason: string) => Error): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw Object.assign(fault((error as Error).message), { cause: error });
+  }
+}
+
 /** Levels of values by others: the contract allows 64, in a few more. `JSON.stringify` fails at some thousand. */
 const MAX_DEPTH = 100;
 

@@ -3,7 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
-import { isShallow, parseJson } from '../../shared/json.ts';
+import { isObject, isShallow, jsonOf, parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/retry.ts';
 import { ApiError, badRequest, tooMany, unauthorized } from '../serve/openai/errors.ts';
@@ -125,15 +125,8 @@ function carriedOut({ op, session_id = null, action }: Frame, rollout: Rollout):
 
 function parsed(data: RawData, isBinary: boolean): Partial<Frame> {
   if (isBinary) throw badRequest('frames are JSON in text');
-  let value: unknown;
-  try {
-    value = JSON.parse(data.toString());
-  } catch (error) {
-    throw badRequest(`the frame is not JSON: ${(error as Error).message}`);
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw badRequest('the frame must be a JSON object');
-  }
+  const value = jsonOf(data.toString(), reason => badRequest(`the frame is not JSON: ${reason}`));
+  if (!isObject(value)) throw badRequest('the frame must be a JSON object');
   checkJson(value);
   return value;
 }

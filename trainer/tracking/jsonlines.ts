@@ -1,4 +1,5 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import { jsonOf } from '../../shared/json.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
 import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 
@@ -45,13 +46,8 @@ export function readJsonLines(file: string): unknown[] {
   return lines.map((line, i) => parseLine(line, `${file}:${i + 1}`));
 }
 
-function parseLine(text: string, place: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new SyntaxError(`${place} is not JSON: ${(error as Error).message}`, { cause: error });
-  }
-}
+const parseLine = (text: string, place: string): unknown =>
+  jsonOf(text, reason => new SyntaxError(`${place} is not JSON: ${reason}`));
 
 /**
  * The values of a JSON Lines file that is about to be appended to. An incomplete last line is removed from the file:

@@ -1,4 +1,4 @@
-import { parseJson } from '../../../shared/json.ts';
+import { jsonOf, parseJson } from '../../../shared/json.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeOf } from '../episode-record.ts';
 import { isRow } from './chat.ts';
@@ -249,11 +249,7 @@ export class RowSplitter {
   }
 
   #document(text: string): unknown {
-    try {
-      return JSON.parse(text);
-    } catch (error) {
-      throw new FormatError(`neither JSON Lines nor one JSON document: ${(error as Error).message}`);
-    }
+    return jsonOf(text, reason => new FormatError(`neither JSON Lines nor one JSON document: ${reason}`));
   }
 
   #rowsOf(value: unknown): void {

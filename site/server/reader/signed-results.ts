@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { lstatSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { attempted } from '../../../shared/json.ts';
+import { attempted, isObject, jsonOf } from '../../../shared/json.ts';
 import { VERSION } from '../../../shared/program.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
@@ -324,13 +324,8 @@ export async function readAuthors(file: string | undefined): Promise<Authors> {
   if (file === undefined) return undefined;
   const text = await readFile(file, 'utf8');
   if (text.length > MAX_AUTHORS_BYTES) throw new Error(`${file} has more than ${MAX_AUTHORS_BYTES} bytes`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new Error(`${file} is not JSON: ${(error as Error).message}`);
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
+  const value = jsonOf(text, reason => new Error(`${file} is not JSON: ${reason}`));
+  if (!isObject(value))
     throw new Error(`${file}: an object of names by fingerprint is wanted, { "SHA256:…": "Ada" }`);
   for (const [fingerprint, name] of Object.entries(value)) {
     if (!FINGERPRINT.test(fingerprint) || typeof name !== 'string' || name === '')

@@ -1,5 +1,6 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { jsonOf } from '../../../shared/json.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { readGgufHeader } from '../gguf/gguf-file.ts';
 import { isGgufName } from '../gguf/gguf-texts.ts';
@@ -196,13 +197,8 @@ const SHARD_NAME = /^[\w.-]+\.safetensors$/;
  * @throws SafetensorsError where the text is not an index, or a shard is not a file of the folder
  */
 function weightMapOf(text: string, path: string): { readonly [name: string]: string } {
-  let json: { readonly weight_map?: unknown } | null;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw new SafetensorsError(`${path} is not JSON: ${(error as Error).message}`);
-  }
-  const map = json?.weight_map;
+  const json = jsonOf(text, reason => new SafetensorsError(`${path} is not JSON: ${reason}`));
+  const map = (json as { readonly weight_map?: unknown } | null)?.weight_map;
   if (typeof map !== 'object' || map === null) throw new SafetensorsError(`${path} has no weight_map`);
   for (const shard of new Set<unknown>(Object.values(map))) {
     if (typeof shard === 'string' && SHARD_NAME.test(shard)) continue;
@@ -230,13 +226,11 @@ async function readHeader(handle: FileHandle, file: string): Promise<StoredTenso
   }
   const text = Buffer.alloc(length);
   await handle.read(text, 0, length, HEADER_LENGTH_BYTES);
-  let header: { [name: string]: unknown };
-  try {
-    header = JSON.parse(text.toString('utf8'));
-  } catch (error) {
-    throw new SafetensorsError(`${file} has a header that is not JSON: ${(error as Error).message}`);
-  }
-  const { __metadata__: _, ...entries } = header;
+  const header = jsonOf(
+    text.toString('utf8'),
+    reason => new SafetensorsError(`${file} has a header that is not JSON: ${reason}`),
+  );
+  const { __metadata__: _, ...entries } = header as { [name: string]: unknown };
   return Object.entries(entries).map(([name, entry]) =>
     storedTensor(file, size, HEADER_LENGTH_BYTES + length, name, entry),
   );

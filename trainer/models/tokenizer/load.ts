@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, jsonOf } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
 import { ChatTemplate, type DecodeOptions, type SpecialTokenNames, type Tokenizer } from './tokenizer.ts';
 import { ByteTokenizer, isByteLevel, isWordLevel, WordTokenizer } from './words-and-bytes.ts';
@@ -159,13 +159,8 @@ function chatTemplateOf(config: JsonObject): string | undefined {
   return undefined;
 }
 
-function parse(text: string, file: string): JsonObject {
-  try {
-    return JSON.parse(text) as JsonObject;
-  } catch (error) {
-    throw new Error(`${file} is not valid JSON: ${(error as Error).message}`, { cause: error });
-  }
-}
+const parse = (text: string, file: string): JsonObject =>
+  jsonOf(text, reason => new Error(`${file} is not valid JSON: ${reason}`)) as JsonObject;
 
 /** Largest size of a vocabulary, sixteen times that of the largest published ones. */
 const MAX_VOCABULARY = 2 ** 22;

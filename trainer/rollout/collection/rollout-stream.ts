@@ -92,15 +92,13 @@ export class RolloutStream {
   /** Groups dropped since the last that was completed. */
   #dropsInARow = 0;
   #failure: { readonly error: unknown } | undefined;
-  #wake: () => void = () => {};
-  #changed: Promise<void> = Promise.resolve();
+  #changed = Promise.withResolvers<void>();
   readonly #done: Promise<void>;
 
   constructor(settings: StreamSettings) {
     this.#settings = settings;
     this.#retry = [...settings.start.pending];
     this.#next = settings.start.next;
-    this.#renewChange();
     const { agent, reward, sampling } = settings;
     this.#done = settings.collector
       .play(
@@ -132,7 +130,7 @@ export class RolloutStream {
     while (this.#ready.length < groups) {
       signal.throwIfAborted();
       if (this.#failure) throw this.#failure.error;
-      await orAborted(this.#changed, signal);
+      await orAborted(this.#changed.promise, signal);
       this.#dropStale();
     }
     const taken = this.#ready.sort((a, b) => a.n - b.n).splice(0, groups);
@@ -175,7 +173,7 @@ export class RolloutStream {
     const { groupSize } = this.#settings;
     while (!this.#abort.signal.aborted) {
       if (this.#capacity() >= groupSize) yield this.#open();
-      else await this.#changed;
+      else await this.#changed.promise;
     }
   }
 
@@ -245,14 +243,8 @@ export class RolloutStream {
   }
 
   #change(): void {
-    this.#wake();
-    this.#renewChange();
-  }
-
-  #renewChange(): void {
-    this.#changed = new Promise(resolve => {
-      this.#wake = resolve;
-    });
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
   }
 }
 
