@@ -6,13 +6,13 @@
  * - `--sessions 256,2048`: sessions at the same time, one row each
  * - `--repeats 3`: runs of each row; the table has the medians
  */
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { readPeers } from '../openapi/python/scripts/peers.ts';
-import { virtualEnvironment } from '../openapi/python/scripts/venv.ts';
+import { readPeers, virtualEnvironment } from '../openapi/python/scripts/venv.ts';
 import { freePort } from '../test/free-port.test-data.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median, processorSeconds } from './measuring.ts';

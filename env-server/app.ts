@@ -2,8 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { AllowedHosts } from '../shared/http/allowed-hosts.ts';
-import { securePages } from '../shared/http/page-security.ts';
+import { AllowedHosts, securePages } from '../shared/http/allowed-hosts.ts';
 import { outputLog } from '../shared/log-text.ts';
 import { lazy } from '../shared/remembered.ts';
 import { Assets, LOOK } from '../site/server/assets.ts';
@@ -13,20 +12,23 @@ import type { Registrations } from './custom/registrations/registrations.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
 import type { SessionManager } from './sessions/manager.ts';
-import { AllowedOrigins, Authenticator, authorizationOf } from './transports/access/auth.ts';
-import { ConnectionLimit, connectionsByFiles } from './transports/access/connection-limit.ts';
+import {
+  AllowedOrigins,
+  Authenticator,
+  authorizationOf,
+  ConnectionLimit,
+  connectionsByFiles,
+} from './transports/access/auth.ts';
 import { addCompatibleTransports } from './transports/compatible.ts';
-import { createHttpServer } from './transports/http-server.ts';
+import { createHttpServer, OpenSockets } from './transports/http-server.ts';
 import { addHealth } from './transports/monitoring/health.ts';
 import type { MetricSources } from './transports/monitoring/metrics.ts';
 import type { OpenTelemetry } from './transports/monitoring/open-telemetry.ts';
 import { RequestCounts, readTracingSettings } from './transports/monitoring/trace-requests.ts';
-import { readJson } from './transports/replies/content.ts';
+import { JSON_TYPE, readJson, revalidateReplies } from './transports/replies/content.ts';
 import { ProblemHandler } from './transports/replies/problem-handler.ts';
-import { JSON_TYPE, revalidateReplies } from './transports/replies/send.ts';
 import { PacedRequests } from './transports/rest/paced-requests.ts';
 import { addRestRoutes } from './transports/rest/rest.ts';
-import { OpenSockets } from './transports/websocket/open-sockets.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';
 
 /** Parts that tests replace. */

@@ -5,8 +5,7 @@ import { wrapped } from '../docs/generator/markdown.ts';
 import { PROBLEMS } from '../env-server/problems.ts';
 import { openApiDocument } from '../env-server/transports/rest/openapi.ts';
 import { pythonModels } from './python-generator/models.ts';
-import { type Document, pythonOperations } from './python-generator/operations.ts';
-import { unasync } from './python-generator/unasync.ts';
+import { type Document, pythonOperations, unasync } from './python-generator/operations.ts';
 
 export const ROOT = new URL('../', import.meta.url);
 

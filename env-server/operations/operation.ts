@@ -3,7 +3,7 @@ import type { JsonObject } from '../../shared/json.ts';
 import { closed } from '../../shared/schema/type.ts';
 import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
-import type { AuditAction } from '../persistence/stored-environment.ts';
+import type { AuditAction } from '../persistence/environment-rows.ts';
 import type { ProblemCode } from '../problems.ts';
 import type { VariantCatalog } from '../sessions/episodes/variant.ts';
 import type { SessionManager } from '../sessions/manager.ts';

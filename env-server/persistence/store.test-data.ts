@@ -1,5 +1,5 @@
+import type { AuditEntry, AuditPage, StoredEnvironment } from './environment-rows.ts';
 import type { Store } from './store.ts';
-import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 
 /** A registered environment that nobody could play. */
 export const MAZE: StoredEnvironment = {

@@ -4,10 +4,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { DATABASE_FILE, openDatabase } from './database.ts';
+import type { AuditEntry } from './environment-rows.ts';
 import { lockFolder } from './lock.ts';
 import { auditOf, MAZE, REGISTERED } from './store.test-data.ts';
 import { openStore } from './store.ts';
-import type { AuditEntry } from './stored-environment.ts';
 
 t.test('environments and the audit log survive reopening the database', async t => {
   const folder = join(t.testdir(), 'made', 'on demand');

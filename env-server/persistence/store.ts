@@ -2,7 +2,12 @@ import { join } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { Problem } from '../problems.ts';
 import { DATABASE_FILE, openDatabase } from './database.ts';
-import { EnvironmentRows } from './environment-rows.ts';
+import {
+  type AuditEntry,
+  type AuditPage,
+  EnvironmentRows,
+  type StoredEnvironment,
+} from './environment-rows.ts';
 import {
   DamagedDatabase,
   damageOf,
@@ -11,7 +16,6 @@ import {
   RetryTimer,
   storageFaultOf,
 } from './persistence-health.ts';
-import type { AuditEntry, AuditPage, StoredEnvironment } from './stored-environment.ts';
 import { DatabaseThread } from './thread/database-thread.ts';
 
 /** Milliseconds that opening the database waits for another process's write. */

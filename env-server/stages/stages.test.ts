@@ -128,7 +128,6 @@ t.test('a step over a WebSocket crosses these files and no others', async t => {
   const transport = [
     'stages/batch.ts',
     'transports/replies/content.ts',
-    'transports/replies/send.ts',
     'transports/websocket/paced-websocket.ts',
     'transports/websocket/protocol.ts',
     'transports/websocket/websocket.ts',

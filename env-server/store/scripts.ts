@@ -1,4 +1,4 @@
-import { AUDIT_KEPT } from '../persistence/stored-environment.ts';
+import { AUDIT_KEPT } from '../persistence/environment-rows.ts';
 
 /**
  * The scripts that run in Valkey; `ARGV[1]` is the prefix of all keys. A session is a stream `s:<id>` with entry ids

@@ -1,12 +1,12 @@
 import type { Logger } from 'pino';
-import type { Store } from '../persistence/store.ts';
 import {
   AUDIT_KEPT,
   type AuditEntry,
   type AuditPage,
   auditPage,
   type StoredEnvironment,
-} from '../persistence/stored-environment.ts';
+} from '../persistence/environment-rows.ts';
+import type { Store } from '../persistence/store.ts';
 import type { StoreConnection } from './connection.ts';
 
 /** Custom environments and the audit log in Valkey, shared by every server that is connected. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { JsonObject } from '../../../shared/json.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
-import type { StoredEnvironment } from '../../persistence/stored-environment.ts';
+import type { StoredEnvironment } from '../../persistence/environment-rows.ts';
 import { invalidRequest, Problem } from '../../problems.ts';
 import { mostOfClient } from '../../sessions/limits/admission.ts';
 import { type BuildContext, buildEnvironment, type OwnedDefinition } from '../builder.ts';

@@ -5,14 +5,14 @@ import type { CheckReport } from '../../environments/core/checker/play.ts';
 import { ENVIRONMENT_ID } from '../../environments/core/environment.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { UnknownEnvironment } from '../../environments/registry.ts';
-import { storageFaultOf } from '../../persistence/persistence-health.ts';
-import type { Store } from '../../persistence/store.ts';
 import type {
   AuditAction,
   AuditEntry,
   AuditPage,
   StoredEnvironment,
-} from '../../persistence/stored-environment.ts';
+} from '../../persistence/environment-rows.ts';
+import { storageFaultOf } from '../../persistence/persistence-health.ts';
+import type { Store } from '../../persistence/store.ts';
 import { invalidRequest, Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import type { BuildContext } from '../builder.ts';

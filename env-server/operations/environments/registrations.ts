@@ -8,7 +8,7 @@ import type { Registered, Registrations } from '../../custom/registrations/regis
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
 import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/play.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
-import type { AuditAction, StoredEnvironment } from '../../persistence/stored-environment.ts';
+import type { AuditAction, StoredEnvironment } from '../../persistence/environment-rows.ts';
 import { invalidRequest, type Problem } from '../../problems.ts';
 import type { Principal } from '../../sessions/principal.ts';
 import { serverOperation } from '../operation.ts';

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap';
 import type { TestApp } from '../../../test/app.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { dial, hostOf, listening } from '../../../test/wire.test-data.ts';
-import { connectionsByFiles } from './connection-limit.ts';
+import { connectionsByFiles } from './auth.ts';
 
 async function open(t: Test, app: TestApp, localAddress: string): Promise<Socket> {
   const socket = connect({ host: '127.0.0.1', port: Number(hostOf(app).split(':')[1]), localAddress });

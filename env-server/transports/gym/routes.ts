@@ -20,8 +20,8 @@ import { Problem, type ProblemCode } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { findSession, pagesOf } from '../addressing.ts';
+import { floatText, sendJson, sendJsonText } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { floatText, sendJson, sendJsonText } from '../replies/send.ts';
 
 /** Value that gym-http-api writes for a missing bound. */
 const UNBOUNDED = 1e100;

@@ -11,8 +11,8 @@ import { problemOf } from '../../operations/problems.ts';
 import { Problem } from '../../problems.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { type AddressedSession, ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
+import { sendJson, sendJsonText } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJson, sendJsonText } from '../replies/send.ts';
 import { isGone, isUnanswered, RpcError, rpcErrorOf, rpcFailure, rpcId } from './json-rpc.ts';
 import { type McpEndpoint, McpPlay, toolsOf } from './tools.ts';
 

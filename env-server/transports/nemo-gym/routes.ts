@@ -14,8 +14,8 @@ import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { ENVIRONMENT_PATHS, envIdOf } from '../addressing.ts';
 import { TaskSpec } from '../ors/requests.ts';
 import { type ClientSession, ClientSessions, callTool } from '../ors/sessions.ts';
+import { sendJson, sendJsonText } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJson, sendJsonText } from '../replies/send.ts';
 import { aggregate, rowsOf, textOf } from './rows.ts';
 
 const ROOT = '/compat/nemo-gym';

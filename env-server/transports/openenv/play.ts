@@ -11,8 +11,8 @@ import type { Principal } from '../../sessions/principal.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { findSession } from '../addressing.ts';
 import { contentOf, failureResult, type ToolDocument, type ToolResult } from '../mcp/tools.ts';
+import { floatText } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { floatText } from '../replies/send.ts';
 import {
   type ActionForm,
   actionForm,

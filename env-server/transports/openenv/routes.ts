@@ -19,8 +19,8 @@ import {
   messageLimit,
   refuseStream,
 } from '../mcp/streamable-http.ts';
+import { sendJson, sendJsonText } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJson, sendJsonText } from '../replies/send.ts';
 import { heartbeat, type PacedWebSocket } from '../websocket/paced-websocket.ts';
 import { metadataOf, openApiOf, schemasOf } from './describe.ts';
 import { type McpCaller, McpServer } from './mcp-server.ts';

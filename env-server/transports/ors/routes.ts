@@ -8,8 +8,8 @@ import { Problem } from '../../problems.ts';
 import type { Variant } from '../../sessions/episodes/variant.ts';
 import type { Dispatcher } from '../../stages/dispatcher.ts';
 import { ENVIRONMENT_PATHS, pagesOf } from '../addressing.ts';
+import { sendJson } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { sendJson } from '../replies/send.ts';
 import { defaultEnvName, envNameOf, envNameOfPath, plainTask, readBody, sessionNameOf } from './requests.ts';
 import {
   type ClientSession,

@@ -5,7 +5,7 @@ import { networkOf } from '../../../shared/http/addresses.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Queue } from '../../../shared/scheduling/slots.ts';
 import { clientKey, type FairScheduler, type Lane, type Task } from '../../scheduling/fair-scheduler.ts';
-import type { ConnectionUse } from '../access/connection-limit.ts';
+import type { ConnectionUse } from '../access/auth.ts';
 
 /** Waiting requests of one connection above which it is not read. */
 const MAX_WAITING = 64;

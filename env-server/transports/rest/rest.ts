@@ -9,8 +9,8 @@ import { invalidRequest, Problem } from '../../problems.ts';
 import { runBatch, textForm } from '../../stages/batch.ts';
 import type { CompiledOperation, Dispatcher } from '../../stages/dispatcher.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';
+import { encodeText, JSON_TYPE, revalidateReplies } from '../replies/content.ts';
 import type { ProblemHandler } from '../replies/problem-handler.ts';
-import { encodeText, JSON_TYPE, revalidateReplies } from '../replies/send.ts';
 
 const NO_CONTENT = 204;
 const OK = 200;

@@ -3,15 +3,17 @@ import type { RawData } from 'ws';
 import { counted } from '../../../shared/counted.ts';
 import { Problem } from '../../problems.ts';
 import { plainForm, type ReplyForm, textForm } from '../../stages/batch.ts';
-import { MAX_PARTS, parseJson, VALUES_A_PART } from '../replies/content.ts';
 import {
   bytesOf,
   MAX_BYTES_PER_UNIT,
+  MAX_PARTS,
+  parseJson,
   type TextChunks,
   unitsOf,
+  VALUES_A_PART,
   writeText,
   written,
-} from '../replies/send.ts';
+} from '../replies/content.ts';
 import { type FeedMessage, feedText } from './session-feed.ts';
 
 /** Greatest depth of nested maps and arrays. */

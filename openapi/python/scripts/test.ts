@@ -2,10 +2,10 @@
  * `npm run test:python [-- PYTEST ARGUMENTS]`: types and tests of ragen-env, with the wheel's dependencies in a virtual
  * environment; without arguments also the tests with other packages, by the versions in `peers.json`.
  */
+
 import { execFileSync } from 'node:child_process';
-import { meetPeers } from './peers.ts';
 import { runPackageTests } from './run-tests.ts';
-import { PROJECT, virtualEnvironment } from './venv.ts';
+import { meetPeers, PROJECT, virtualEnvironment } from './venv.ts';
 
 const python = virtualEnvironment(
   'ragen-env',

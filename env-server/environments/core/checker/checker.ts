@@ -84,7 +84,7 @@ const DEFAULT_STEPS = 40;
 
 /**
  * Plays an environment with valid and nonsensical actions and reports violations of its contract; see `RULES` in
- * `report.ts`. Never throws, no matter what the environment does.
+ * `play.ts`. Never throws, no matter what the environment does.
  */
 export async function checkEnvironment(
   environment: AnyEnvironment,
