@@ -40,7 +40,10 @@ const DEMONSTRATED_TURNS = 8000;
 const LEAST_PASSES = 4;
 const MAX_PASSES = 60;
 const TARGET_KL = 0.05;
-/** Entropy coefficient where penalties make waiting the best choice at first; 0.01 to 0.1 ended at waiting. */
+/**
+ * Entropy coefficient where penalties make waiting the best choice at first; 0.01 to 0.1 ended at waiting. With numbers that are
+ * spelled, chance makes them long instead.
+ */
 const COSTLY_ENTROPY = 0.2;
 /** Least discount of a turn, and the least weight of the last reward at the beginning of an episode of random play. */
 const LEAST_GAMMA = 0.9;
@@ -164,12 +167,13 @@ export function chooseSettings(
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
     learningRate: learningRate(survey, tokens),
     gamma: gamma(survey),
-    entropy: isCostly(survey)
-      ? {
-          value: COSTLY_ENTROPY,
-          reason: 'waiting returns more than random play: chance keeps the policy trying',
-        }
-      : undefined,
+    entropy:
+      isCostly(survey) && survey.player !== 'drawn'
+        ? {
+            value: COSTLY_ENTROPY,
+            reason: 'waiting returns more than random play: chance keeps the policy trying',
+          }
+        : undefined,
     steps: { value: hasVocabulary(survey) ? 30 : 60, reason: `iterations of ${groups.value} episodes` },
     groups,
     validation: validation(2 * groups.value),

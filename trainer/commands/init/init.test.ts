@@ -631,13 +631,18 @@ t.test('penalties that make waiting the best choice are pointed out', async t =>
   const starts = (...returns: number[]) => chooseSettings(survey(0, ...returns)).warmStart !== undefined;
   t.same([starts(1, -0.5, -0.5, -0.5), starts(1, -0.5)], [false, true]);
   const drawn: Survey = { ...survey(0, 1, -0.5, -0.5, -0.5), player: 'drawn' };
-  const { warmStart, responseLength } = chooseSettings(drawn, {
+  const {
+    warmStart,
+    responseLength,
+    entropy: chance,
+  } = chooseSettings(drawn, {
     turn: 9,
     response: 9,
     schema: { longest: 20 },
   });
   t.ok(warmStart, 'random play shows the usual size of numbers');
   t.equal(responseLength.value, 20, 'the longest answer');
+  t.notOk(chance, 'which would make numbers long');
   t.notOk(isNamed(-0.1, 1, -0.5, -0.5, -0.5), 'waiting costs more');
   t.notOk(isNamed(undefined, 1, -0.5, -0.5, -0.5), 'every step ends the episode');
   t.notOk(isNamed(0, 1, -0.5), 'it pays already');

@@ -68,7 +68,7 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
     );
   } else if (isCostly(survey)) {
     found.push(
-      `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy that avoids what is penalized before it learns when it pays ends at no success. The larger loss.entropy_coefficient keeps it trying. If success falls, give demonstrations (\`--demonstrations FILE\`) or rewards on the way.`,
+      `Trying costs more than waiting: random play returns ${shownReturn(meanReturn)}, an episode without penalties ${shownReturn(idleReturn(survey))}. A policy that avoids what is penalized before it learns when it pays ends at no success. ${player === 'drawn' ? '' : 'The larger loss.entropy_coefficient keeps it trying. '}If success falls, give demonstrations (\`--demonstrations FILE\`) or rewards on the way.`,
     );
   } else if (others <= RARE * episodes.length) {
     found.push(
