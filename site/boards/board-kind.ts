@@ -41,8 +41,6 @@ const MAX_SIDE = 200;
 export const isSide = (value: unknown): boolean =>
   Number.isInteger(value) && Number(value) > 0 && Number(value) <= MAX_SIDE;
 
-export { isObject } from '../../shared/json.ts';
-
 /** `transform` of a piece at a position, in user units of its board. */
 export const at = (x: number, y: number): { readonly transform: string } => ({
   transform: `translate(${x}px, ${y}px)`,

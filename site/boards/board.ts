@@ -1,8 +1,8 @@
 import { Component, type VNode } from 'preact';
-import type { Json } from '../../shared/json.ts';
+import { isObject, type Json } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
 import { bandit } from './bandit.ts';
-import { type BoardKind, type Drawn, isObject } from './board-kind.ts';
+import type { BoardKind, Drawn } from './board-kind.ts';
 import { cube } from './cube.ts';
 import { frozenLake } from './frozen-lake.ts';
 import { household } from './household.ts';

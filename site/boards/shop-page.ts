@@ -1,8 +1,8 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import type { Json } from '../../shared/json.ts';
+import { isObject, type Json } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
-import { type BoardKind, has, isObject } from './board-kind.ts';
+import { type BoardKind, has } from './board-kind.ts';
 
 interface ShopState {
   readonly instruction: string;

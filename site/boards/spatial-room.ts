@@ -1,6 +1,7 @@
 import type { VNode } from 'preact';
+import { isObject } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
-import { actionButtons, type BoardContext, type BoardKind, has, isObject, isSide } from './board-kind.ts';
+import { actionButtons, type BoardContext, type BoardKind, has, isSide } from './board-kind.ts';
 import { CELL, cellsOf, gridBoard, squares } from './grid.ts';
 
 interface Thing {

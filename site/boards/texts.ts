@@ -1,6 +1,7 @@
+import { isObject } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
 import { shortened } from '../components/text.ts';
-import { type BoardKind, has, isObject, isSide } from './board-kind.ts';
+import { type BoardKind, has, isSide } from './board-kind.ts';
 
 interface ProofState {
   readonly statement: string;

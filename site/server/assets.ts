@@ -36,6 +36,7 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
 /** Folders and files that the pages of both programs load. */
 export const LOOK = [
   'shared/counted.ts',
+  'shared/json.ts',
   'shared/scheduling/serial-queue.ts',
   'site/boards',
   'site/components',

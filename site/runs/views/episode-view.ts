@@ -1,10 +1,9 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { counted } from '../../../shared/counted.ts';
-import type { Json } from '../../../shared/json.ts';
+import { isObject, type Json } from '../../../shared/json.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { Board, boardKindOf } from '../../boards/board.ts';
-import { isObject } from '../../boards/board-kind.ts';
 import { saveFile } from '../../components/buttons.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';

@@ -1,6 +1,5 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../../shared/run-folder/run-files.ts';
-import { isObject } from '../../boards/board-kind.ts';
 import { html } from '../../components/html.ts';
 
 /** Names of a turn's actions. */

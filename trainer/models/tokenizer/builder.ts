@@ -186,7 +186,7 @@ const PAIR = 2 ** 16;
  * A piece of text inside which tokens are merged: a digit, or at most 16 letters, other signs or white space. Every
  * character begins one of them, and no alternative takes what another could.
  */
-export const MERGED_PIECE = '\\p{N}| ?\\p{L}{1,16}| ?[^ \\t\\n\\r\\p{L}\\p{N}]{1,16}|[ \\t\\n\\r]{1,16}';
+const MERGED_PIECE = '\\p{N}| ?\\p{L}{1,16}| ?[^ \\t\\n\\r\\p{L}\\p{N}]{1,16}|[ \\t\\n\\r]{1,16}';
 
 /** Two tokens, in the characters of their bytes, that become one. */
 export type Merge = readonly [left: string, right: string];
