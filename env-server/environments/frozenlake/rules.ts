@@ -62,7 +62,7 @@ export const optionsSchema = closed({
 });
 
 export type FrozenLakeConfig = Static<typeof configSchema>;
-export type FrozenLakeOptions = Static<typeof optionsSchema>;
+type FrozenLakeOptions = Static<typeof optionsSchema>;
 
 export const PRESETS: { readonly [name: string]: JsonObject } = {
   simple: { size: 4, success_rate: 0.8 },
@@ -82,7 +82,7 @@ export const CLASSIC_MAPS: { readonly [name: string]: readonly string[] } = {
 };
 
 export const HOLE = 'H';
-export const FROZEN = 'F';
+const FROZEN = 'F';
 
 /** Fixed for an episode and shared by all its states. */
 export type Lake = {

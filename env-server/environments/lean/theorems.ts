@@ -13,8 +13,8 @@ import { type Theorem, withoutProof } from './backend.ts';
  * in Lean alone, with Mathlib and in the REPL.
  */
 
-export const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
-export type Topic = (typeof TOPICS)[number];
+const TOPICS = ['logic', 'arithmetic', 'mixed'] as const;
+type Topic = (typeof TOPICS)[number];
 
 interface Scheme {
   readonly name: string;

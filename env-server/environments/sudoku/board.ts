@@ -124,7 +124,7 @@ export function countBlanks(cells: Cells): number {
   return blanks;
 }
 
-export function toRows(size: number, cells: Cells): number[][] {
+function toRows(size: number, cells: Cells): number[][] {
   return Array.from({ length: size }, (_, row) => cells.slice(row * size, (row + 1) * size));
 }
 

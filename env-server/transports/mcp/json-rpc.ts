@@ -8,7 +8,7 @@ const UNPROCESSABLE = 422;
 const NO_SESSION = new Set<ProblemCode>(['unknown_session', 'session_closed', 'session_expired']);
 
 /** Error codes of JSON-RPC 2.0, and one of the Model Context Protocol. */
-export const RPC_CODES = {
+const RPC_CODES = {
   parseError: -32700,
   invalidRequest: -32600,
   methodNotFound: -32601,

@@ -300,12 +300,7 @@ export function refuseStream(request: FastifyRequest, reply: FastifyReply): neve
   );
 }
 
-export function sendRpcError(
-  reply: FastifyReply,
-  status: number,
-  body: unknown,
-  error: RpcError,
-): FastifyReply {
+function sendRpcError(reply: FastifyReply, status: number, body: unknown, error: RpcError): FastifyReply {
   return sendJson(reply.code(status), rpcFailure(rpcId(body), error));
 }
 
