@@ -189,10 +189,10 @@ t.test('JSON actions are drawn from their schema at random, and constrained resp
   t.capture(console, 'log');
   const output = join(folder, 'out');
   t.equal(await evaluate(run.path, [], { policy: ['random'], output, quiet: true }), 0);
-  const endless = { ...schema, properties: { ...schema.properties, times: { type: 'integer', minimum: 0 } } };
+  const open = { ...schema, properties: { ...schema.properties, note: { type: 'string', pattern: 'red' } } };
   await t.rejects(
-    trainTiny(tinySettings(await of(endless), folder, 'endless', over)),
-    /responses under Echo have no grammar: the schema of its actions makes none: an integer with a minimum/,
+    trainTiny(tinySettings(await of(open), folder, 'open', over)),
+    /responses under Echo have no grammar: the schema of its actions makes none: .*must begin with \^/,
   );
 });
 
