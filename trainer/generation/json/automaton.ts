@@ -1,6 +1,9 @@
 /** Characters as UTF-16 code units, both ends included. */
 export type Range = readonly [from: number, to: number];
 
+/** The characters of a text. */
+export const charactersOf = (text: string): Range[] => [...text].map(c => [c.charCodeAt(0), c.charCodeAt(0)]);
+
 /** States of an automaton that a pattern may need. */
 const MAX_STATES = 50_000;
 const LAST_CHARACTER = 0xffff;

@@ -1,6 +1,6 @@
 import { shown } from '../../../shared/faults.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { ANY, type CharacterAutomaton, type Range } from './automaton.ts';
+import { ANY, type CharacterAutomaton, charactersOf, type Range } from './automaton.ts';
 import { addInteger, addNumber } from './numbers.ts';
 import { common, type Pattern, parsePattern, withLengths } from './pattern.ts';
 
@@ -12,7 +12,6 @@ const MAX_ITEMS = 256;
 /** Keys of a `$ref`. */
 const DEEPEST_REFERENCE = 64;
 
-const charactersOf = (text: string): Range[] => [...text].map(c => [c.charCodeAt(0), c.charCodeAt(0)]);
 const HEXADECIMAL: readonly Range[] = [
   [0x30, 0x39],
   [0x41, 0x46],

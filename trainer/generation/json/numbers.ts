@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { CharacterAutomaton, Range } from './automaton.ts';
+import { type CharacterAutomaton, charactersOf, type Range } from './automaton.ts';
 
 /** Digits before the point: integers of so many are exact in float64. */
 const WHOLE_DIGITS = 15;
@@ -11,14 +11,6 @@ const MAX_EXPONENT_DIGITS = 2;
 
 const DIGITS: readonly Range[] = [[0x30, 0x39]];
 const NOT_ZERO: readonly Range[] = [[0x31, 0x39]];
-const EXPONENT: readonly Range[] = [
-  [0x45, 0x45],
-  [0x65, 0x65],
-];
-const SIGNS: readonly Range[] = [
-  [0x2b, 0x2b],
-  [0x2d, 0x2d],
-];
 
 /**
  * Adds the integers of a schema to an automaton: of at most {@link WHOLE_DIGITS} digits where it sets no bound, else up
@@ -110,9 +102,9 @@ function anyNumber(a: CharacterAutomaton, from: number): number {
   const digits = (at: number, most: number) => a.repeat(at, 1, most, digit => a.set(digit, DIGITS));
   const fraction = a.repeat(anyInteger(a, from), 0, 1, at => digits(a.text(at, '.'), MAX_FRACTION_DIGITS));
   return a.repeat(fraction, 0, 1, at => {
-    const exponent = a.set(at, EXPONENT);
+    const exponent = a.set(at, charactersOf('eE'));
     return digits(
-      a.repeat(exponent, 0, 1, sign => a.set(sign, SIGNS)),
+      a.repeat(exponent, 0, 1, sign => a.set(sign, charactersOf('+-'))),
       MAX_EXPONENT_DIGITS,
     );
   });

@@ -1,6 +1,8 @@
 import type { Random } from '../../../shared/random.ts';
-import { ANY, type Range } from './automaton.ts';
+import { ANY, charactersOf, type Range } from './automaton.ts';
 
+/** Characters of a pattern: reading it takes time that grows with them. */
+const LONGEST_PATTERN = 1000;
 /** Groups in groups, and times that a part may occur where the pattern sets a number. */
 const DEEPEST_GROUP = 16;
 const MAX_TIMES = 512;
@@ -14,11 +16,8 @@ export type Pattern =
   | { readonly type: 'any'; readonly parts: readonly Pattern[] }
   | { readonly type: 'repeat'; readonly part: Pattern; readonly least: number; readonly most: number };
 
-/** All characters of one UTF-16 code unit. */
-const EVERY: readonly Range[] = [
-  [0, 0xd7ff],
-  [0xe000, 0xffff],
-];
+/** Halves of characters. */
+const SURROGATES: Range = [0xd800, 0xdfff];
 const CLASSES: Readonly<Record<string, readonly Range[]>> = {
   d: [[0x30, 0x39]],
   w: [
@@ -32,11 +31,7 @@ const CLASSES: Readonly<Record<string, readonly Range[]>> = {
     [0x20, 0x20],
   ],
 };
-const LINE_ENDS: readonly Range[] = [
-  [0x0a, 0x0a],
-  [0x0d, 0x0d],
-  [0x2028, 0x2029],
-];
+const LINE_ENDS = charactersOf('\n\r\u2028\u2029');
 const CONTROLS: Readonly<Record<string, number>> = { n: 0x0a, r: 0x0d, t: 0x09 };
 
 /**
@@ -106,16 +101,16 @@ export const common = (some: readonly Range[], others: readonly Range[]): Range[
     }),
   );
 
-/** All characters but some. */
-const without = (excluded: readonly Range[]): readonly Range[] =>
-  excluded.reduce<readonly Range[]>(
-    (left, [low, high]) =>
-      common(left, [
-        [0, low - 1],
-        [high + 1, 0xffff],
-      ]),
-    EVERY,
-  );
+/** All characters of one UTF-16 code unit but some. */
+function without(excluded: readonly Range[]): readonly Range[] {
+  const left: Range[] = [];
+  let from = 0;
+  for (const [low, high] of [...excluded, SURROGATES].toSorted(([a], [b]) => a - b)) {
+    if (low > from) left.push([from, low - 1]);
+    from = Math.max(from, high + 1);
+  }
+  return from > 0xffff ? left : [...left, [from, 0xffff]];
+}
 
 class PatternReader {
   readonly #source: string;
@@ -126,6 +121,7 @@ class PatternReader {
   }
 
   whole(): Pattern {
+    if (this.#source.length > LONGEST_PATTERN) this.#refuse(`it has more than ${LONGEST_PATTERN} characters`);
     if (!this.#takes('^')) this.#refuse('it must begin with ^ and end with $');
     const body = this.#sequence(0);
     if (this.#peek() === '|') this.#refuse('alternatives of the whole belong in a group, ^(…|…)$');
@@ -147,7 +143,9 @@ class PatternReader {
   #sequence(depth: number): Pattern {
     const parts: Pattern[] = [];
     for (let next = this.#peek(); next !== '' && !'|)$'.includes(next); next = this.#peek()) {
-      parts.push(this.#repeated(this.#part(depth)));
+      const part = this.#repeated(this.#part(depth));
+      // What has no characters would be drawn as often as what is around it.
+      if (lengthsOf(part)[1] > 0) parts.push(part);
     }
     return parts.length === 1 ? parts[0] : { type: 'sequence', parts };
   }
@@ -192,7 +190,7 @@ class PatternReader {
     this.#at++;
     if (start !== '\\') {
       const code = start.charCodeAt(0);
-      if (start === '' || refused.includes(start) || (code >= 0xd800 && code <= 0xdfff)) {
+      if (start === '' || refused.includes(start) || (code >= SURROGATES[0] && code <= SURROGATES[1])) {
         this.#refuse(start === '' ? 'it ends too soon' : `${start} is not supported there`);
       }
       return [[code, code]];

@@ -85,6 +85,7 @@ t.test('what no grammar can hold is named', async t => {
     ['^a+?$', '\\? after a repetition'],
     ['^a{3,2}$', '\\{3,2\\} must go up'],
     ['^[b-a]$', 'two characters in their order'],
+    [`^[^${'a'.repeat(1000)}]$`, 'it has more than 1000 characters'],
   ]) {
     refused(new RegExp(`keyword "pattern" is not supported for .*: .*${reason.replace('^', '\\^')}`), {
       type: 'string',
@@ -128,3 +129,11 @@ t.test(
     }
   },
 );
+
+t.test('the longest response of a long chain is known, and of a circle there is none', async t => {
+  const chain = Array.from({ length: 50_000 }, (_, i) => ({ tokens: [1], next: [i + 1] }));
+  const last = chain.length;
+  t.equal(longestResponse({ start: 0, states: [...chain, { tokens: [], next: [] }] }), last);
+  t.equal(longestResponse({ start: 0, states: [...chain, { tokens: [1], next: [0] }] }), Infinity);
+  t.equal(longestResponse({ start: 0, states: [...chain, { tokens: [1], next: [last] }] }), Infinity);
+});

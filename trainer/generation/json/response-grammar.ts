@@ -66,18 +66,25 @@ export function jsonResponseGrammar(
 
 /** Most tokens of a response that a grammar allows; infinite where it may repeat something without end. */
 export function longestResponse({ start, states }: TokenGrammar): number {
-  const longest = new Map<number, number>();
-  const from = (state: number): number => {
-    const known = longest.get(state);
-    if (known !== undefined) return known;
-    // A state on the way to itself repeats without end.
-    longest.set(state, Number.POSITIVE_INFINITY);
-    let most = 0;
-    for (const next of new Set(states[state].next)) most = Math.max(most, 1 + from(next));
-    longest.set(state, most);
-    return most;
-  };
-  return from(start);
+  const waysIn = new Map([[start, 0]]);
+  for (const state of waysIn.keys()) {
+    for (const next of new Set(states[state].next)) waysIn.set(next, (waysIn.get(next) ?? 0) + 1);
+  }
+  // A state is settled once all ways to it are; of states that repeat without end none is.
+  const settled = waysIn.get(start) === 0 ? [start] : [];
+  const longest = new Map([[start, 0]]);
+  let most = 0;
+  for (const state of settled) {
+    const before = longest.get(state)!;
+    most = Math.max(most, before);
+    for (const next of new Set(states[state].next)) {
+      longest.set(next, Math.max(longest.get(next) ?? 0, before + 1));
+      const left = waysIn.get(next)! - 1;
+      waysIn.set(next, left);
+      if (left === 0) settled.push(next);
+    }
+  }
+  return settled.length < waysIn.size ? Number.POSITIVE_INFINITY : most;
 }
 
 /** The text of a value as these grammars spell it: properties in the order of the schema. */
