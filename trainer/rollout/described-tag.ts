@@ -5,7 +5,8 @@ import type { ActionNames } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
 import { ServerUnavailable } from '../client/retry.ts';
 import type { ServerPool } from '../client/servers.ts';
-import { drawText, parsePattern, withLengths } from '../generation/json/pattern.ts';
+import { DEEPEST_SCHEMA, referred } from '../generation/json/json-schema.ts';
+import { drawText, parsePattern, shortened, withLengths } from '../generation/json/pattern.ts';
 import type { PromptTask, TaskDescription } from '../prompts/prompt.ts';
 import type { Tag } from './tag.ts';
 
@@ -176,9 +177,10 @@ const FRACTION = 100;
 /** Most values and characters of one action, all that it holds included. */
 const LARGEST = 10_000;
 
-/** The randomness of one action, and the values and characters that are left to it. */
+/** The randomness of one action, the values and characters that are left to it, and the schema that `$ref`s point into. */
 interface Draw {
   readonly rng: Random;
+  readonly root: JsonObject;
   left: number;
 }
 
@@ -190,24 +192,34 @@ interface Draw {
 export function drawnActions(schema: JsonObject): readonly Json[] | undefined {
   const rng = Random.fromSeed(0);
   const drawn = new Map<string, Json>();
-  for (let i = 0; i < TRIES && drawn.size < ACTIONS; i++) {
-    const action = valueFor(schema, { rng, left: LARGEST });
-    if (action === undefined) return undefined;
-    drawn.set(JSON.stringify(action), action);
+  try {
+    for (let i = 0; i < TRIES && drawn.size < ACTIONS; i++) {
+      const action = valueFor(schema, { rng, root: schema, left: LARGEST }, 0);
+      if (action === undefined) return undefined;
+      drawn.set(JSON.stringify(action), action);
+    }
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
   }
   return [...drawn.values()];
 }
 
-/** A value of a schema; undefined where it does not say what one looks like, or too little is left. */
-function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
+/**
+ * A value of a schema; undefined where it does not say what one looks like, or too little is left.
+ * @throws RangeError for a pattern or `$ref` that cannot be followed
+ */
+function valueFor(schema: Json | undefined, draw: Draw, depth: number): Json | undefined {
   const { rng } = draw;
-  if (--draw.left < 0) return undefined;
+  if (--draw.left < 0 || depth > DEEPEST_SCHEMA) return undefined;
+  const inner = (part: Json | undefined) => valueFor(part, draw, depth + 1);
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
   const { type, properties, items, prefixItems, pattern, ...rules } = schema as JsonObject;
+  if (rules.$ref !== undefined) return inner(referred(rules.$ref, draw.root));
   if (rules.const !== undefined) return rules.const;
   if (Array.isArray(rules.enum)) return rng.choice(rules.enum as readonly Json[]);
   const alternatives = rules.anyOf ?? rules.oneOf;
-  if (Array.isArray(alternatives)) return valueFor(rng.choice(alternatives as readonly Json[]), draw);
+  if (Array.isArray(alternatives)) return inner(rng.choice(alternatives as readonly Json[]));
   switch (Array.isArray(type) ? rng.choice(type as readonly Json[]) : type) {
     case 'object': {
       if (properties === undefined) return undefined;
@@ -215,7 +227,7 @@ function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
       const named = Object.entries(properties as JsonObject).filter(
         ([name]) => required.has(name) || rng.chance(0.5),
       );
-      const entries = named.map(([name, one]) => [name, valueFor(one, draw)] as const);
+      const entries = named.map(([name, one]) => [name, inner(one)] as const);
       return entries.some(([, value]) => value === undefined)
         ? undefined
         : (Object.fromEntries(entries) as Json);
@@ -224,7 +236,7 @@ function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
       const tuple = Array.isArray(prefixItems) ? prefixItems : undefined;
       const length = tuple?.length ?? sized(rules.minItems ?? 0, rules.maxItems, MAX_ITEMS, rng);
       if (length > draw.left) return undefined;
-      const values = Array.from({ length }, (_, i) => valueFor(tuple ? tuple[i] : items, draw));
+      const values = Array.from({ length }, (_, i) => inner(tuple ? tuple[i] : items));
       return values.some(value => value === undefined) ? undefined : (values as Json[]);
     }
     case 'string': {
@@ -247,18 +259,14 @@ function valueFor(schema: Json | undefined, draw: Draw): Json | undefined {
   }
 }
 
-/** A text of a pattern within the lengths of the schema; undefined where none can be drawn, or too little is left. */
+/** A text of a pattern within the lengths of the schema; undefined where too little is left. */
 function matching(pattern: string, { minLength = 0, maxLength = LARGEST }: JsonObject, draw: Draw) {
-  let text: string;
-  try {
-    text = drawText(
-      withLengths(parsePattern(pattern), Number(minLength), Math.min(Number(maxLength), draw.left)),
-      draw.rng,
-    );
-  } catch (error) {
-    if (error instanceof RangeError) return undefined;
-    throw error;
-  }
+  const whole = parsePattern(pattern);
+  const [least, most] = [Number(minLength), Math.min(Number(maxLength), draw.left)];
+  // One character that repeats is narrowed to the lengths instead.
+  const isOne = whole.type === 'repeat' && whole.part.type === 'characters';
+  const narrowed = withLengths(isOne ? whole : shortened(whole), least, most);
+  const text = drawText(narrowed, draw.rng);
   draw.left -= text.length;
   return draw.left < 0 ? undefined : text;
 }

@@ -25,6 +25,13 @@ t.test('drawn actions fit their schema and differ', async t => {
     },
     { type: 'array', items: { type: 'string', pattern: '^[a-f]{1,3}-\\d?$', maxLength: 600 }, minItems: 2 },
     { type: 'string', pattern: '^[a-z]*$', minLength: 3, maxLength: 8 },
+    { type: 'string', pattern: '^[a-z]+ (the )*[a-z]+$', maxLength: 24 },
+    {
+      $defs: {
+        node: { type: 'object', properties: { go: { enum: [1, 2] }, next: { $ref: '#/$defs/node' } } },
+      },
+      anyOf: [{ $ref: '#/$defs/node' }, { type: 'null' }],
+    },
     { anyOf: [{ const: 'stop' }, { type: ['integer', 'null'], exclusiveMaximum: 0 }] },
   ];
   for (const schema of schemas) {
@@ -48,6 +55,9 @@ t.test('nothing is drawn where a schema does not say what an action looks like',
     {},
     { type: 'string', pattern: 'a' },
     { type: 'array', minItems: 1 },
+    { $ref: '#' },
+    { $ref: '#/$defs/none' },
+    { type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] },
   ]) {
     t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
   }

@@ -6,7 +6,7 @@ import { common, type Pattern, parsePattern, withLengths } from './pattern.ts';
 
 /** Levels of a value that a schema does not describe: unlimited nesting is not a regular language. */
 const FREE_DEPTH = 2;
-const DEEPEST_SCHEMA = 24;
+export const DEEPEST_SCHEMA = 24;
 const LONGEST_STRING = 512;
 const MAX_ITEMS = 256;
 /** Keys of a `$ref`. */
@@ -108,7 +108,7 @@ class SchemaWriter {
     }
     if (depth > DEEPEST_SCHEMA) throw new RangeError('it is nested too deep, or refers to itself');
     const schema = given as JsonObject;
-    if ('$ref' in schema) return this.value(from, this.#referred(schema.$ref), depth + 1);
+    if ('$ref' in schema) return this.value(from, referred(schema.$ref, this.#root), depth + 1);
     if ('const' in schema) return this.#a.text(from, this.#json(schema.const));
     if ('enum' in schema) {
       const values = schema.enum as readonly Json[];
@@ -325,25 +325,26 @@ class SchemaWriter {
     ]);
   }
 
-  #referred(reference: Json): Json {
-    if (reference === '#') return this.#root;
-    const path =
-      typeof reference === 'string' && reference.startsWith('#/') ? reference.slice(2).split('/') : null;
-    if ((path?.length ?? 0) > DEEPEST_REFERENCE)
-      throw new RangeError(`a $ref has more than ${DEEPEST_REFERENCE} keys`);
-    let value: Json | undefined = path === null ? undefined : this.#root;
-    for (const key of path ?? []) {
-      value = Object.hasOwn((value ?? {}) as object, key) ? (value as JsonObject)[key] : undefined;
-    }
-    if (value === undefined)
-      throw new RangeError(`$ref ${JSON.stringify(reference)} points to nothing in the schema`);
-    return value;
-  }
-
   #refuseOthers(schema: JsonObject, known: readonly string[]): void {
     const other = Object.keys(schema).find(key => !known.includes(key) && !SILENT.has(key));
     if (other !== undefined) throw new RangeError(`the keyword ${JSON.stringify(other)} is not supported`);
   }
+}
+
+/** @throws RangeError where a `$ref` points to nothing in its schema */
+export function referred(reference: Json, root: JsonObject): Json {
+  if (reference === '#') return root;
+  const path =
+    typeof reference === 'string' && reference.startsWith('#/') ? reference.slice(2).split('/') : null;
+  if ((path?.length ?? 0) > DEEPEST_REFERENCE)
+    throw new RangeError(`a $ref has more than ${DEEPEST_REFERENCE} keys`);
+  let value: Json | undefined = path === null ? undefined : root;
+  for (const key of path ?? []) {
+    value = Object.hasOwn((value ?? {}) as object, key) ? (value as JsonObject)[key] : undefined;
+  }
+  if (value === undefined)
+    throw new RangeError(`$ref ${JSON.stringify(reference)} points to nothing in the schema`);
+  return value;
 }
 
 function count(value: Json | undefined, otherwise: number, most: number, name: string): number {

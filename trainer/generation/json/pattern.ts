@@ -78,6 +78,14 @@ export function withLengths(pattern: Pattern, least: number, most: number): Patt
   );
 }
 
+/** The texts of a pattern in which parts without a limit occur seldom: those that are drawn. */
+export function shortened(pattern: Pattern): Pattern {
+  if (pattern.type === 'characters') return pattern;
+  if (pattern.type !== 'repeat') return { ...pattern, parts: pattern.parts.map(shortened) };
+  const { part, least, most } = pattern;
+  return { ...pattern, part: shortened(part), most: Math.min(most, least + DRAWN_TIMES) };
+}
+
 /** A text of a pattern, in printable ASCII where there is a choice. */
 export function drawText(pattern: Pattern, rng: Random): string {
   if (pattern.type === 'sequence') return pattern.parts.map(part => drawText(part, rng)).join('');
