@@ -185,6 +185,27 @@ def test_example_actions_of_a_space_are_given_for_random_play() -> None:
     assert derived["example_action"] in derived["actions"]
 
 
+class Typing(Corridor):
+    action_space = spaces.Text(9, charset="abc ")  # type: ignore[assignment]
+
+    def _info(self) -> dict[str, Any]:
+        return {}
+
+    def step(self, action: Any) -> Any:
+        return super().step(len(action) > 4)
+
+
+def test_a_text_space_lists_no_actions_unless_it_has_examples() -> None:
+    derived = derive(WorldSource(Typing), 1, Overrides())
+    assert derived.definition["action_space"] == {"type": "Text", "max_length": 9}
+    assert "actions" not in derived.definition
+    assert Typing.action_space.contains(derived.definition["example_action"])
+    assert any(note.startswith("Actions are any text") for note in derived.notes)
+    named = derive(WorldSource(Typing, example_actions=["a cab", "abba"]), 1, Overrides())
+    assert named.definition["actions"] == ["a cab", "abba"]
+    assert not any(note.startswith("Actions are any text") for note in named.notes)
+
+
 def test_plain_classes_name_their_actions() -> None:
     with pytest.raises(UnusableWorld, match='give the class `actions = \\["Higher", "Lower"\\]`'):
         definition(Plain)

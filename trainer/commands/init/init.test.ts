@@ -572,7 +572,7 @@ t.test('ends without a success are pointed out, as only the return can rise then
     failed: { episodes: 0 },
     episodes: [-1, -2].map(earned => ({ ...episode, return: earned })),
   } as unknown as Survey;
-  t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, and none reports `success`: /);
+  t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, none with `success: true` in its info: /);
   const lone = environment('Lone-v0', { wins: 0 });
   const typing = {
     ...environment('Typing-v0', { wins: 0 }),
@@ -580,14 +580,14 @@ t.test('ends without a success are pointed out, as only the return can rise then
       state: { steps: (steps as number) + 1 },
       reward: Number(action === 'yes' || action === 0),
       terminated: steps === 2,
-      info: { succes: true, action_is_valid: true, action_is_effective: true },
+      info: { success: false, succes: true, action_is_valid: true, action_is_effective: true },
     }),
   } as unknown as AnyEnvironment;
   const url = await served(t, lone, typing);
   t.match((await initialized(t, url, 'Lone-v0')).printed, /Return to beat: \d/);
   t.match(
     (await initialized(t, url, 'Typing-v0')).text,
-    /none reports `success` \(info has `succes`\): if such/,
+    /none with `success: true` in its info \(it has `succes`\): if such/,
   );
 });
 

@@ -175,7 +175,10 @@ export async function surveyEnvironment(
     idleReward,
     observations: observations.texts,
     repetition: repetition.share,
-    misspelled: names.has(SUCCESS) ? undefined : similar(SUCCESS, [...names])[0],
+    misspelled: similar(
+      SUCCESS,
+      [...names].filter(name => name !== SUCCESS),
+    )[0],
     actions: [...new Set([...actions, ...valid])],
     failed,
   };

@@ -76,11 +76,11 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
     );
   } else if (success === 0) {
     found.push('Random play never succeeded; the policy learns from the rewards on the way alone.');
-    const misspelled = survey.misspelled === undefined ? '' : ` (info has \`${survey.misspelled}\`)`;
+    const misspelled = survey.misspelled === undefined ? '' : ` (it has \`${survey.misspelled}\`)`;
     const ends = episodes.filter(({ terminated }) => terminated).length;
     if (ends > 0) {
       found.push(
-        `${ends} of ${episodes.length} episodes ended by its rules, and none reports \`success\`${misspelled}: if such an end can be the goal, set it in info there, or success stays at 0 % while the return rises.`,
+        `${ends} of ${episodes.length} episodes ended by its rules, none with \`success: true\` in its info${misspelled}: if such an end can be the goal, set it there, or success stays at 0 % while the return rises.`,
       );
     }
   }

@@ -67,6 +67,11 @@ def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Deriv
     if not instruction:
         instruction = f"Take the actions that earn the most reward in {title}."
         notes.append("No docstring: the instruction is only a sentence. Write one for the class, or use --instruction.")
+    if not world.actions.listed and not trial.lists_valid:
+        notes.append(
+            "Actions are any text, and nothing names one: give the class `example_actions` (or --example-actions), from "
+            "which random play draws, or demonstrations to `init`."
+        )
     rewards = getattr(world.base, "reward_range", None)
     bounds = [float(bound) for bound in rewards] if isinstance(rewards, (tuple, list)) and len(rewards) == 2 else []
     definition: dict[str, Json] = {
@@ -78,7 +83,7 @@ def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Deriv
         "max_episode_steps": overrides.max_steps or min(world.max_steps, 100_000),
         "action_space": world.actions.space,
         "example_action": world.actions.examples[0],
-        **({} if world.actions.space["type"] == "Discrete" else {"actions": _fitting(world.actions.examples)}),
+        **({"actions": _fitting(world.actions.examples)} if _is_list(world) else {}),
         "observation_max_length": min(_MAX_OBSERVATION, max(_LEAST_OBSERVATION, 2 * trial.longest)),
         **({"reward_range": bounds} if bounds and all(abs(bound) <= 1e12 for bound in bounds) else {}),
         "timeout_ms": max(100, min(300_000, int(timeout_s * 1000) + _GRACE_MS)),
@@ -107,6 +112,11 @@ def _instruction(documentation: str) -> str:
         elif any(one.strip() for one in lines):
             break
     return "\n".join(lines).strip()[:_MAX_INSTRUCTION]
+
+
+def _is_list(world: World) -> bool:
+    """True if the examples are worth choosing from, and the action space does not name them itself."""
+    return world.actions.space["type"] != "Discrete" and world.actions.listed
 
 
 def _fitting(examples: Sequence[Json]) -> list[Json]:

@@ -117,6 +117,8 @@ class ActionForm:
     """For a discrete space, what the environment gets for each name."""
     gymnasium: Any = None
     """The Gymnasium space of an action that is written as JSON."""
+    listed: bool = True
+    """False where the examples are random letters of a text space, which are no list to choose from."""
 
     def member(self, written: Json) -> Any:
         """What the environment gets for an action. Raises InvalidAction."""
@@ -193,7 +195,7 @@ def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
         if written not in examples and len(examples) < EXAMPLES and written != "":
             examples.append(written)
     if isinstance(space, spaces.Text):
-        return text_actions(examples, int(space.max_length))
+        return ActionForm({"type": "Text", "max_length": int(space.max_length)}, examples, listed=False)
     schema = json_schema(space)
     written = "JSON, e.g. " + " or ".join(map(_short, examples[:2]))
     return ActionForm({"type": "Json", "schema": schema, "format": written}, examples, None, space)
