@@ -1,4 +1,4 @@
-import { statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { readdirSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parquetWriteFile } from 'hyparquet-writer';
 import t from 'tap';
@@ -89,6 +89,40 @@ t.test('files and folders become runs, a run for each path', async t => {
   ]);
   t.match(await reader.episode('job', 'train-000000', 0), { episode: { return: null, format: 'ATIF' } });
   t.match(await reader.search('results', { q: 'rome?' }), { hits: [{ turn: 0, where: 'prompt' }] });
+});
+
+t.test('a run folder is copied without its checkpoints, and a folder of runs refused', async t => {
+  const folder = t.testdir({
+    root: {},
+    runs: {
+      a: {
+        'status.json': '{"format": 1, "state": "running"}',
+        'groups.jsonl': '{"step": 1}\n',
+        'metrics.jsonl': '{"step": 1}\n',
+        trajectories: {
+          'train-000001.jsonl': '{"turns": [], "samples": []}\n{"turns": [], "samples": []}\n',
+          'validation-000001.jsonl': '{"turns": [], "samples": []}\n',
+        },
+        checkpoints: { 'step-000001': { 'model.safetensors': 'x' } },
+      },
+    },
+  });
+  const root = join(folder, 'root');
+  const runs = await importRuns([join(folder, 'runs/a')], root);
+  t.match(runs, [{ id: 'a', episodes: 3, formats: ['ragen'], notes: [/a copy of a run that is training/] }]);
+  t.same(readdirSync(join(root, 'a')).sort(), [
+    'groups.jsonl',
+    'metrics.jsonl',
+    'status.json',
+    'trajectories',
+  ]);
+  t.match(await new RunReader(root).run('a'), {
+    files: [{ name: 'train-000001' }, { name: 'validation-000001' }],
+  });
+  await t.rejects(
+    importRuns([join(folder, 'runs')], root),
+    /runs holds the runs of ragen a: name one of them, or show all with the command `dashboard`/,
+  );
 });
 
 t.test('an unreadable record is refused with its file and line', async t => {

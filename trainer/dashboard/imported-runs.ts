@@ -1,9 +1,12 @@
 import {
   closeSync,
+  cpSync,
   createReadStream,
+  existsSync,
   mkdirSync,
   openSync,
   readdirSync,
+  readFileSync,
   readSync,
   statSync,
   writeFileSync,
@@ -40,7 +43,7 @@ export interface ImportedRun {
 
 /**
  * Writes other programs' trajectories as run folders, one for each path: a file, or a folder of files such as verl's
- * `rollout_data_dir`.
+ * `rollout_data_dir`. Of a run folder what pages show is copied.
  * @param root folder for the run folders
  * @param signal ends it early
  * @param maxBytes largest sum of the files, and of what is written
@@ -57,14 +60,15 @@ export async function importRuns(
   const taken = new Set<string>();
   let left = maxBytes;
   for (const path of paths) {
-    const files = filesAt(path);
+    const isRun = isRunFolder(path);
+    const files = isRun ? RUN_PARTS.flatMap(name => filesBelow(join(path, name))) : filesAt(path);
     left -= files.reduce((sum, file) => sum + statSync(file).size, 0);
     if (left < 0)
       throw new Error(
         `${path}: the files have more than ${maxBytes / MIB} MiB together; view some of them, e.g. of one step`,
       );
     const id = freeName(basename(path, extname(path)).replace(/^\.+/, '') || 'trajectories', taken);
-    runs.push(await importRun(files, root, id, space, signal));
+    runs.push(isRun ? copiedRun(path, root, id) : await importRun(files, root, id, space, signal));
   }
   return runs;
 }
@@ -76,12 +80,56 @@ function freeName(name: string, taken: Set<string>): string {
   return free;
 }
 
+/** Files and folders of a run that pages show; checkpoints are not among them. */
+const RUN_PARTS = Object.values(RUN_FILES);
+
+/** True for a folder that a run of ragen has written. */
+const isRunFolder = (path: string): boolean =>
+  existsSync(join(path, RUN_FILES.status)) && existsSync(join(path, RUN_FILES.trajectories));
+
+/** Paths of a file, or of the files in a folder and below; none where nothing is. */
+function filesBelow(path: string): string[] {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (!stats?.isDirectory()) return stats ? [path] : [];
+  return readdirSync(path, { recursive: true, encoding: 'utf8' })
+    .map(name => join(path, name))
+    .filter(file => statSync(file).isFile());
+}
+
+/** Copies a run of ragen without its checkpoints. */
+function copiedRun(path: string, root: string, id: string): ImportedRun {
+  const folder = join(root, id);
+  for (const name of RUN_PARTS.filter(name => existsSync(join(path, name))))
+    cpSync(join(path, name), join(folder, name), { recursive: true });
+  const episodes = filesBelow(join(folder, RUN_FILES.trajectories)).reduce(
+    (sum, file) => sum + linesIn(file),
+    0,
+  );
+  if (episodes === 0) throw new Error(`${path}: no episodes in it; tracking.trajectories_every keeps some`);
+  const { state } = JSON.parse(readFileSync(join(folder, RUN_FILES.status), 'utf8')) as RunStatus;
+  const note = `${path}: a copy of a run that is training; the command \`dashboard\` shows how it continues`;
+  return { id, episodes, formats: ['ragen'], notes: state === 'running' ? [note] : [] };
+}
+
+/** Lines of a file. */
+function linesIn(file: string): number {
+  const bytes = readFileSync(file);
+  let lines = 0;
+  for (let at = bytes.indexOf(0x0a); at !== -1; at = bytes.indexOf(0x0a, at + 1)) lines++;
+  return lines;
+}
+
 /** The file, or a folder's trajectory files, sorted by name, with numbers in numeric order. */
 function filesAt(path: string): string[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats) throw new Error(`${path} does not exist`);
   if (stats.isFile()) return [path];
   if (!stats.isDirectory()) throw new Error(`${path} is neither a file nor a folder`);
+  const runs = readdirSync(path).filter(name => isRunFolder(join(path, name)));
+  if (runs.length > 0)
+    throw new Error(
+      `${path} holds the runs of ragen ${runs.slice(0, 3).join(', ')}: name one of them, or show all with the command \`dashboard\``,
+    );
   const found: string[] = [];
   collect(path, MAX_DEPTH, found);
   if (found.length === 0)

@@ -289,6 +289,22 @@ t.test('a survey keeps some of many long observations, and the longest', async t
   t.ok(Math.max(...lengths) > 90_000);
 });
 
+t.test('a step that earns something is no way to wait', async t => {
+  const earning = {
+    ...environment('Earning-v0', { wins: 0 }),
+    step: (state: JsonObject, action: Json) => ({
+      state,
+      reward: action === 'yes' || action === 0 ? 1 : -0.2,
+      terminated: false,
+      info: { success: false, action_is_valid: true, action_is_effective: true },
+    }),
+  } as unknown as AnyEnvironment;
+  const server = new EnvServer({ url: await served(t, earning) });
+  t.teardown(() => server.close());
+  const survey = await surveyEnvironment(server, await server.describe('Earning-v0', {}), {});
+  t.equal(survey.idleReward, -0.2);
+});
+
 t.test('of long texts a vocabulary is learned, with which runs train, resume and evaluate', async t => {
   const wordy = (id: string, lines: number): AnyEnvironment => ({
     ...environment(id, { words: false, maxEpisodeSteps: 2, wins: 2 }),
@@ -572,7 +588,10 @@ t.test('ends without a success are pointed out, as only the return can rise then
     failed: { episodes: 0 },
     episodes: [-1, -2].map(earned => ({ ...episode, return: earned })),
   } as unknown as Survey;
-  t.match(warningsOf(survey).join('\n'), /2 of 2 episodes ended by its rules, none with `success: true` in its info: /);
+  t.match(
+    warningsOf(survey).join('\n'),
+    /2 of 2 episodes ended by its rules, none with `success: true` in its info: /,
+  );
   const lone = environment('Lone-v0', { wins: 0 });
   const typing = {
     ...environment('Typing-v0', { wins: 0 }),

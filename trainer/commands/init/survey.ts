@@ -40,7 +40,7 @@ export interface Survey {
   readonly episodes: readonly SurveyedEpisode[];
   /** Least reward of a step. */
   readonly leastReward: number;
-  /** Reward of the step that costs least without ending the episode, 0 at most; absent where every step ends one. */
+  /** Reward of the step that costs least without earning anything or ending the episode; absent without such steps. */
   readonly idleReward?: number;
   /** First and later observations, each text once; the longest is among them, and all where they are not too many. */
   readonly observations: readonly string[];
@@ -146,7 +146,7 @@ export async function surveyEnvironment(
       observations.add(observationText(observation));
       leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
-      if (!ended) idleReward = Math.max(idleReward ?? Number.NEGATIVE_INFINITY, Math.min(0, reward));
+      if (!ended && reward <= 0) idleReward = Math.max(idleReward ?? Number.NEGATIVE_INFINITY, reward);
       if (ended) for (const name of Object.keys(info)) names.add(name);
       const soFar = {
         steps: step,
