@@ -102,7 +102,7 @@ export class Budget {
     return this.#used;
   }
 
-  /** Number of rejected requests. */
+  /** Number of rejected requests, those that a part of it rejected included. */
   get refused(): number {
     return this.#refused;
   }
@@ -113,7 +113,7 @@ export class Budget {
    */
   take(amount = 1): () => void {
     if (this.#used + amount > this.max) {
-      this.#refused++;
+      for (let of: Budget | undefined = this; of !== undefined; of = of.#whole) of.#refused++;
       throw tooMany(this.#refusal(this.#used));
     }
     const giveBack = this.#whole?.take(amount);
@@ -123,6 +123,34 @@ export class Budget {
       this.#used -= left;
       left = 0;
       giveBack?.();
+    };
+  }
+}
+
+/** The most of a budget that one key takes. */
+const KEY_SHARE = 3 / 4;
+
+/** A budget that keys share: each leaves a part of it to the others. */
+export class KeyShares {
+  readonly #whole: Budget;
+  readonly #refusal: (used: number) => string;
+  readonly #shares = new Map<string, Budget>();
+
+  /** @param refusal message when a key uses too much */
+  constructor(whole: Budget, refusal: (used: number) => string) {
+    this.#whole = whole;
+    this.#refusal = refusal;
+  }
+
+  /** @returns a function that gives it back, once. @throws ApiError 429 */
+  take(key: string, amount: number): () => void {
+    const share =
+      this.#shares.get(key) ?? new Budget(KEY_SHARE * this.#whole.max, this.#refusal, this.#whole);
+    const giveBack = share.take(amount);
+    this.#shares.set(key, share);
+    return () => {
+      giveBack();
+      if (share.used === 0) this.#shares.delete(key);
     };
   }
 }

@@ -5,7 +5,7 @@ import { outputLog } from '../../shared/log-text.ts';
 import { VERSION } from '../../shared/program.ts';
 import { inSlices, type Sliced } from '../../shared/slices.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { Access, type AccessSettings, Budget } from './access.ts';
+import { Access, type AccessSettings, Budget, KeyShares, keyOf } from './access.ts';
 import { batchRoute } from './batch-route.ts';
 import type { Models, ServedModel } from './models.ts';
 import { badRequest, clientGone } from './openai/errors.ts';
@@ -59,6 +59,7 @@ export function createServeApp({
     full(`${used} of ${maxStreams} responses are being sampled`),
   );
   const bodies = new Budget(BODIES_LIMIT_BYTES, () => full('the bodies of open requests fill the memory'));
+  const shares = new KeyShares(bodies, () => full('the bodies of open requests of this key fill its share'));
   const metrics = new ServeMetrics(models, streams, bodies);
   const app = Fastify({
     loggerInstance: outputLog(logLevel) as FastifyBaseLogger,
@@ -78,7 +79,7 @@ export function createServeApp({
     if (request.method !== 'POST') return;
     const { bodyLimit = BODY_LIMIT_BYTES } = request.routeOptions;
     const announced = Number(request.headers['content-length'] ?? bodyLimit);
-    const giveBack = bodies.take(Math.min(bodyLimit, announced));
+    const giveBack = shares.take(keyOf(request.headers) ?? '', Math.min(bodyLimit, announced));
     reply.raw.once('close', giveBack);
   });
   app.setErrorHandler((error, request, reply) => {

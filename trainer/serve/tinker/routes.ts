@@ -4,6 +4,7 @@ import { serialize } from 'node:v8';
 import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import Type, { type TProperties } from 'typebox';
+import type { LossBatch, LossProgram } from '../../policy/learning/loss-program.ts';
 import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
@@ -22,6 +23,7 @@ import { sampleTask } from './samplers.ts';
 import * as schemas from './schemas.ts';
 import { type Fields, Id } from './schemas.ts';
 import { type FoundModel, MAX_SAMPLES, type TinkerServer } from './server.ts';
+import type { TrainingModel } from './training-model.ts';
 
 const PROTOBUF = 'application/x-protobuf';
 const TRAINING_BODY_BYTES = 64 * 2 ** 20;
@@ -64,21 +66,32 @@ function json<P extends TProperties>(
   return call => handle(parse(call.request.body) as Fields<P>, call);
 }
 
-/** An operation of a model that waits for all smaller numbers. */
-const ordered = <P extends TProperties>(
+/**
+ * An operation of a model that waits for all smaller numbers.
+ * @param read what it needs of its body, which may be large: nothing else of the request stays in memory while it waits
+ */
+const ordered = <P extends TProperties, T extends object>(
   fields: P,
-  work: (
-    body: Fields<P & typeof schemas.Numbered>,
-    found: FoundModel,
-    server: TinkerServer,
-  ) => Promise<Result>,
+  read: (body: Fields<P & typeof schemas.Numbered>) => T,
+  work: (kept: T & Operation, found: FoundModel, server: TinkerServer) => Promise<Result>,
 ): Handler =>
   json({ ...schemas.Numbered, ...fields }, (body, call) => {
-    const numbered = body as Fields<P & typeof schemas.Numbered>;
     const { model_id, seq_id } = body as Fields<typeof schemas.Numbered>;
     const operation = { model_id, seq_id, content: hashOf(body) };
-    return submit(call, operation, found => () => work(numbered, found, call.server));
+    const kept = { ...read(body as Fields<P & typeof schemas.Numbered>), ...operation };
+    return submit(call, operation, later(work, kept, call.server));
   });
+
+/** Work of a model. Its closure holds its own arguments alone: those of a handler would hold the whole request. */
+const later =
+  <T>(
+    work: (kept: T, found: FoundModel, server: TinkerServer) => Promise<Result>,
+    kept: T,
+    server: TinkerServer,
+  ) =>
+  (found: FoundModel) =>
+  () =>
+    work(kept, found, server);
 
 /** The routes of the Tinker API by method and address behind `/api/v1/`. */
 const ROUTES: Readonly<Record<string, Handler>> = {
@@ -133,7 +146,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     if (typeof model_id === 'string' && typeof seq_id === 'number')
       return submit(call, { model_id, seq_id, content }, async ({ model }) => {
         const { folder } = await find();
-        return () => model.load(folder, optimizer === true).then(() => ({ path, model_id }));
+        return loading(model, folder, optimizer === true, { path, model_id });
       });
     if (typeof session_id !== 'string' || typeof model_seq_id !== 'number') {
       const fields = 'session_id and model_seq_id, or model_id and seq_id';
@@ -159,7 +172,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
   'POST forward_backward': call =>
     call.server.unpacking.group(call.owner).run(async () => {
       const { server, request } = call;
-      if (!Buffer.isBuffer(request.body)) throw new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
+      if (!Buffer.isBuffer(request.body)) throw protobufAlone();
       const bytes = await unpacked(request, request.body, 'zstd');
       const decoded = decodeForwardBackwardRequest(bytes);
       const { modelId: model_id, seqId: seq_id, data, lossFn, lossConfig, forwardOnly } = decoded;
@@ -170,36 +183,48 @@ const ROUTES: Readonly<Record<string, Handler>> = {
       return submit(call, { model_id, seq_id, content: hashOf(content), ...kind }, ({ model }) => {
         const { vocabularySize, maxSequenceLength } = server.base;
         const loss = readLoss(decoded, { vocabularySize, maxLength: maxSequenceLength - 1 });
-        return async () =>
-          encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, server.losses));
+        return adding(model, loss, forwardOnly, server.losses);
       });
     }),
-  'POST optim_step': ordered(schemas.StepFields, async (body, { model }) => {
-    const { adam_params: adam, optimizer_params, seq_id } = body;
-    if (optimizer_params)
-      throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
-    const metrics = await model.step(seq_id, {
-      learningRate: adam?.learning_rate ?? 1e-4,
-      beta1: adam?.beta1 ?? 0.9,
-      beta2: adam?.beta2 ?? 0.95,
-      epsilon: adam?.eps ?? 1e-12,
-      weightDecay: adam?.weight_decay ?? 0,
-      clipNorm: adam?.grad_clip_norm ?? 0,
-    });
-    return { metrics };
-  }),
-  'POST save_weights': ordered(schemas.SaveFields, (body, found, server) =>
-    save(server, 'weights', body, found),
+  'POST optim_step': ordered(
+    schemas.StepFields,
+    ({ adam_params: adam, optimizer_params }) => ({
+      isOther: Boolean(optimizer_params),
+      optimizer: {
+        learningRate: adam?.learning_rate ?? 1e-4,
+        beta1: adam?.beta1 ?? 0.9,
+        beta2: adam?.beta2 ?? 0.95,
+        epsilon: adam?.eps ?? 1e-12,
+        weightDecay: adam?.weight_decay ?? 0,
+        clipNorm: adam?.grad_clip_norm ?? 0,
+      },
+    }),
+    async ({ isOther, optimizer, seq_id }, { model }) => {
+      if (isOther)
+        throw badRequest('optimizer_params is not supported: send adam_params', 'optimizer_params');
+      return { metrics: await model.step(seq_id, optimizer) };
+    },
   ),
-  'POST save_weights_for_sampler': ordered(schemas.SamplerFields, async (body, found, server) => {
-    const { path, sampling_session_seq_id: number, kind } = body;
-    if (typeof path === 'string') return save(server, 'sampler_weights', { ...body, path }, found);
-    if (typeof number !== 'number') throw badRequest('send path, or sampling_session_seq_id', 'path');
-    const snapshot = () => found.model.snapshot();
-    const weights = kind === 'inflight' ? snapshot : await snapshot().then(now => async () => now);
-    const sampler = { content: hashOf(body), path: null, weights };
-    return { sampling_session_id: server.addSampler(found.session, number, sampler).id };
-  }),
+  'POST save_weights': ordered(
+    schemas.SaveFields,
+    ({ path, ttl_seconds, overwrite }) => ({ path, ttl_seconds, overwrite }),
+    (kept, found, server) => save(server, 'weights', kept, found),
+  ),
+  'POST save_weights_for_sampler': ordered(
+    schemas.SamplerFields,
+    body => {
+      const { path, ttl_seconds, overwrite, sampling_session_seq_id: number, kind } = body;
+      return { path, ttl_seconds, overwrite, number, kind };
+    },
+    async ({ path, number, kind, content, ...more }, found, server) => {
+      if (typeof path === 'string') return save(server, 'sampler_weights', { ...more, path }, found);
+      if (typeof number !== 'number') throw badRequest('send path, or sampling_session_seq_id', 'path');
+      const snapshot = () => found.model.snapshot();
+      const weights = kind === 'inflight' ? snapshot : await snapshot().then(now => async () => now);
+      const sampler = { content, path: null, weights };
+      return { sampling_session_id: server.addSampler(found.session, number, sampler).id };
+    },
+  ),
 
   'POST create_sampling_session': json(schemas.SamplingSessionFields, async (body, { server, owner }) => {
     const { checkpoints } = server;
@@ -290,6 +315,13 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   }
 }
 
+const loading = (model: TrainingModel, folder: string, optimizer: boolean, result: object) => () =>
+  model.load(folder, optimizer).then(() => result);
+
+const adding =
+  (model: TrainingModel, loss: LossBatch, forwardOnly: boolean, losses: LossProgram) => async () =>
+    encodeForwardBackwardOutput(await model.forwardBackward(loss, forwardOnly, losses));
+
 async function save(
   { checkpoints, name: base_model }: TinkerServer,
   kind: CheckpointKind,
@@ -354,6 +386,8 @@ async function rawBody({ routeOptions }: FastifyRequest, payload: Readable): Pro
 async function jsonText(request: FastifyRequest, payload: Readable): Promise<string> {
   const body = await rawBody(request, payload);
   request.body = body;
+  // Parsing so large a body would delay everybody.
+  if (request.routeOptions.bodyLimit === TRAINING_BODY_BYTES) throw protobufAlone();
   return (await unpacked(request, body, 'identity')).toString();
 }
 
@@ -417,6 +451,8 @@ function mayHaveNumber({ body, headers, routeOptions }: FastifyRequest, status: 
 /** Hash of a request's key, which distinguishes owners. */
 export const ownerOf = ({ headers }: Pick<FastifyRequest, 'headers'>): string =>
   hash('sha256', keyOf(headers) ?? '', 'hex').slice(0, 32);
+
+const protobufAlone = (): ApiError => new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
 
 const hashOf = (content: object): string =>
   hash('sha256', content instanceof Uint8Array ? content : JSON.stringify(content), 'base64');

@@ -140,3 +140,43 @@ t.test('a policy that cannot be opened costs its request alone', async t => {
   await t.rejects(pool.sample(one, adapter('a'), task, never), { message: /generate is not a function/ });
   await pool.close();
 });
+
+t.test('keys take turns in scores, of 2,048 tokens each', async t => {
+  const scored: string[] = [];
+  let end: (() => void) | undefined;
+  const policy = {
+    release: () => {},
+    close: async () => {},
+    generate: async () => ({ tokenIds: Int32Array.of(2), logProbs: Float32Array.of(-1) }),
+    score: async (sequences: { tokenIds: Int32Array }[]) => {
+      scored.push(sequences.map(({ tokenIds }) => `${tokenIds[0]}:${tokenIds.length}`).join());
+      await new Promise<void>(resolve => {
+        end = resolve;
+      });
+      return sequences.map(({ tokenIds }) => ({ logProbs: Float32Array.from(tokenIds) }));
+    },
+  } as unknown as LocalPolicy;
+  const pool = new SamplerPool(policy, async () => policy, { maxPolicies: 1, maxSequences: 64 });
+  const cold = (first: number, length: number, samples: number): SampleTask => {
+    const sampling = { ...task.sampling, temperature: 0.5 };
+    return { ...task, prompt: Int32Array.from({ length }, () => first), samples, sampling };
+  };
+  const gone = new AbortController();
+  const flood = [3, 3].map(() => pool.sample(one, null, cold(1, 999, 3), never));
+  const aborted = pool.sample(one, null, cold(4, 999, 3), gone.signal);
+  await turns();
+  gone.abort(new Error('the session has ended'));
+  const long = pool.sample(client('two'), null, cold(2, 3000, 1), never);
+  while (scored.length < 5) {
+    await turns();
+    end?.();
+  }
+  const [{ sequences }] = await Promise.all([flood[0], flood[1], long]);
+  await t.rejects(aborted, { message: 'the session has ended' });
+  t.same(scored, ['1:1000,1:1000', '1:1000,1:1000', '2:3001', '1:1000', '1:1000']);
+  t.same(
+    sequences.map(({ logprobs }) => [...logprobs!]),
+    [[2], [2], [2]],
+  );
+  await pool.close();
+});

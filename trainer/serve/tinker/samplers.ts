@@ -104,6 +104,8 @@ export interface SamplingClient {
 /** Prefixes of a prompt that are computed together for their most probable next tokens. */
 const PREFIXES_AT_ONCE = 64;
 const ONE_TOKEN: SamplingSettings = { temperature: 1, topK: 0, topP: 1, maxNewTokens: 1, stopTokenIds: [] };
+/** Most tokens that are scored in a turn, unless one sequence has more. */
+const MAX_SCORED_TOKENS = 2048;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
@@ -119,6 +121,7 @@ class SamplingPolicy {
   key = '';
   isIdle = true;
   readonly #slots: Slots;
+  readonly #scoring = new Slots({ most: 1 });
   readonly #turns = new WeakMap<SamplingClient, SlotGroup>();
   #nextSequence = FIRST_SEQUENCE;
 
@@ -146,8 +149,15 @@ class SamplingPolicy {
     const generations = await Promise.all(seeds.map(seed => generate({ append: prompt, sampling, seed })));
     const isPlain = sampling.temperature === 1 && sampling.topK === 0 && sampling.topP === 1;
     const whole = generations.map(({ tokenIds }) => Int32Array.from([...prompt, ...tokenIds]));
-    const scores = isPlain ? [] : await scoresFrom(policy, prompt.length, whole);
-    const [scored] = task.promptLogProbs ? await scoresFrom(policy, 1, [prompt]) : [];
+    const score = (from: number, sequences: readonly Int32Array[]) =>
+      scoresFrom(policy, from, sequences, work =>
+        this.#scoring.group(client.owner).run(async () => {
+          signal.throwIfAborted();
+          return work();
+        }),
+      );
+    const scores = isPlain ? [] : await score(prompt.length, whole);
+    const [scored] = task.promptLogProbs ? await score(1, [prompt]) : [];
     const { length } = prompt;
     const top = { tokenIds: new Int32Array(length * k), logprobs: new Float32Array(length * k), k, length };
     top.logprobs.fill(NO_LOGPROB);
@@ -174,12 +184,30 @@ class SamplingPolicy {
   }
 }
 
-/** log p of the tokens after the first `from` of each sequence, under the full distribution of temperature 1. */
-async function scoresFrom(policy: LocalPolicy, from: number, sequences: readonly Int32Array[]) {
-  const some = sequences.filter(({ length }) => length > from);
-  const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);
-  const scores = await policy.score(some.map(tokenIds => ({ tokenIds, lossMask: lossMask(tokenIds) })));
-  return sequences.map(own => scores[some.indexOf(own)]?.logProbs.slice(from) ?? new Float32Array());
+/**
+ * log p of the tokens after the first `from` of each sequence, under the full distribution of temperature 1.
+ * @param inTurn does the work when its client has a turn: each time it is of few tokens, as nothing is sampled meanwhile
+ */
+async function scoresFrom(
+  policy: LocalPolicy,
+  from: number,
+  sequences: readonly Int32Array[],
+  inTurn: <T>(work: () => Promise<T>) => Promise<T>,
+): Promise<Float32Array[]> {
+  const scored = new Map<Int32Array, Float32Array>();
+  const rest = sequences.filter(({ length }) => length > from);
+  while (rest.length > 0) {
+    let count = 1;
+    let tokens = rest[0].length;
+    while (count < rest.length && tokens + rest[count].length <= MAX_SCORED_TOKENS)
+      tokens += rest[count++].length;
+    const some = rest.splice(0, count);
+    const lossMask = ({ length }: Int32Array) => new Uint8Array(length).fill(1, from);
+    const requests = some.map(tokenIds => ({ tokenIds, lossMask: lossMask(tokenIds) }));
+    const scores = await inTurn(() => policy.score(requests));
+    for (const [i, own] of some.entries()) scored.set(own, scores[i].logProbs.slice(from));
+  }
+  return sequences.map(own => scored.get(own) ?? new Float32Array());
 }
 
 /** Limits of a pool: policies with adapters, and sequences in progress of each. */

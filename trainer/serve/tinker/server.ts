@@ -114,6 +114,8 @@ export class TinkerServer {
   readonly #options: TinkerOptions;
   readonly #pollMs: number;
   readonly #sessions = new Map<string, TinkerSession>();
+  /** Ends of models that are being unloaded, with the hash of their key. */
+  readonly #closing = new Map<Promise<unknown>, string>();
   /** Start of all request ids: those of a server that ran before are not known. */
   readonly #run = randomUUID();
   readonly #sweeper: NodeJS.Timeout;
@@ -298,14 +300,20 @@ export class TinkerServer {
     const { maxModels } = this.#options;
     const share = Math.max(1, maxModels - 1);
     for (;;) {
+      session.ended.signal.throwIfAborted();
       // Counted again after each wait: others of this key may have opened meanwhile.
-      if (this.#modelCount(session.owner) >= share)
+      const [own, all] = [this.#modelCount(session.owner), this.#modelCount()];
+      if (own >= share)
         throw badRequest(
           `this key has ${counted(share, 'model')} open, the limit: unload one, or end its session`,
           'model_id',
         );
-      if (this.#modelCount() < maxModels) break;
-      await this.#makeRoom();
+      const closing = [...this.#closing];
+      const mine = closing.filter(([, owner]) => owner === session.owner);
+      const awaited = own + mine.length >= share ? mine : all + closing.length >= maxModels ? closing : [];
+      if (awaited.length > 0) await Promise.race(awaited.map(([ended]) => ended));
+      else if (all < maxModels) break;
+      else await this.#makeRoom();
     }
     const policy = this.#openPolicy(lora, seed ?? randomInt(2 ** 31), false);
     const opened = new TrainingModel(id, lora, policy, this.#options.gapMs ?? 330_000);
@@ -322,10 +330,13 @@ export class TinkerServer {
     }
   }
 
-  async unloadModel(session: TinkerSession, id: string): Promise<void> {
-    const model = session.models.get(id);
-    session.models.delete(id);
-    await model?.close('the model was unloaded');
+  /** Ends a model. It counts until what it runs is over, as its memory is in use that long. */
+  async unloadModel({ models, owner }: TinkerSession, id: string): Promise<void> {
+    const closed = models.get(id)?.close('the model was unloaded');
+    models.delete(id);
+    const ended: Promise<unknown> = Promise.allSettled([closed]).then(() => this.#closing.delete(ended));
+    if (closed) this.#closing.set(ended, owner);
+    await closed;
   }
 
   /** Ends a session: its samples, models and results go. */
