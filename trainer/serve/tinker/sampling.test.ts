@@ -123,6 +123,22 @@ t.test(
   },
 );
 
+t.test('a sampler has the weights of its time, also when the model went back to earlier ones', async t => {
+  const model = await client.model(base);
+  const scores = async (sampler: string) =>
+    (await sample(client, sampleBody(sampler, 0, { prompt_logprobs: true }))).promptLogprobs!.slice(1);
+  const { path } = await model.operation('save_weights', { path: 'start' });
+  const found: Float32Array[] = [];
+  for (const data of [lesson(), lesson(-1)]) {
+    await model.operation('load_weights', { path, optimizer: true });
+    await model.forwardBackward(data);
+    await model.step();
+    found.push(await scores(await model.sampler(found.length)));
+    t.ok(largestDifference(found.at(-1)!, (await forward(model, Int32Array.of(3))).slice(0, 2)) < 1e-4);
+  }
+  t.ok(largestDifference(found[0], found[1]) > 1e-3);
+});
+
 t.test('a model that was unloaded leaves no weights to the samplers of its session', async t => {
   const model = await trained(1);
   const samplers = [await model.sampler(0), await model.sampler(1, { kind: 'inflight' })];

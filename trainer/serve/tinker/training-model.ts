@@ -7,8 +7,9 @@ import type { ForwardBackwardOutput } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
 import type { AdapterWeights } from './samplers.ts';
 
-/** Versions of a model that samplers may use; of older ones the weights are gone. */
+/** Versions of a model that samplers may use, and bytes of all but the newest; of older ones the weights are gone. */
 const MAX_SNAPSHOTS = 16;
+const MAX_SNAPSHOT_BYTES = 2 ** 30;
 /** Numbers that an operation may be ahead of the first that is not over, and operations of a model that wait or run. */
 const MAX_AHEAD = 4096;
 const MAX_OPEN = 256;
@@ -23,7 +24,9 @@ export class TrainingModel {
   readonly created = new Date().toISOString();
   /** Resolves when the model can be used; rejects with why it cannot be opened, or was closed. */
   policy: Promise<LocalPolicy>;
-  readonly #snapshots = new Map<number, Float32Array>();
+  readonly #snapshots = new Map<string, Float32Array>();
+  /** Times that weights were loaded: the version of the policy is the one in their folder then, which it had before. */
+  #loads = 0;
 
   constructor(id: string, lora: LoraConfig, policy: Promise<LocalPolicy>, gapMs: number) {
     this.id = id;
@@ -70,6 +73,7 @@ export class TrainingModel {
   async load(folder: string, optimizer: boolean): Promise<void> {
     const policy = await this.policy;
     await policy.load(folder);
+    this.#loads++;
     if (!optimizer) await policy.resetOptimizer();
     await policy.dropGradients();
     this.operations.lost = [];
@@ -83,17 +87,33 @@ export class TrainingModel {
 
   /** The weights as they are now; kept for samplers while few are newer. */
   async snapshot(): Promise<AdapterWeights> {
-    const { version, flat } = await (await this.policy).copyWeights();
-    if (!this.#snapshots.has(version)) this.#snapshots.set(version, flat);
-    if (this.#snapshots.size > MAX_SNAPSHOTS) this.#snapshots.delete(this.#snapshots.keys().next().value!);
+    const version = await this.#currentVersion();
     const load = async (into: LocalPolicy) => {
       await this.policy;
       const kept = this.#snapshots.get(version);
-      const why = `the server keeps the ${MAX_SNAPSHOTS} newest of a model`;
+      const why = `the server keeps the ${MAX_SNAPSHOTS} newest of a model, up to 1 GiB`;
       if (!kept) throw badRequest(`this sampler's weights are gone: ${why}`, 'sampling_session_id');
       await into.takeWeights(kept);
     };
     return { key: `${this.id}@${version}`, lora: this.lora, load };
+  }
+
+  /** Name of the version of the weights, with a snapshot of them. */
+  async #currentVersion(): Promise<string> {
+    const policy = await this.policy;
+    const nameOf = (version: number) => `${this.#loads}.${version}`;
+    const known = nameOf(policy.version);
+    if (this.#snapshots.has(known)) return known;
+    const { version, flat } = await policy.copyWeights();
+    const name = nameOf(version);
+    this.#snapshots.set(name, flat);
+    let bytes = flat.byteLength * (this.#snapshots.size - 1);
+    for (const old of this.#snapshots.keys()) {
+      if (this.#snapshots.size <= MAX_SNAPSHOTS && bytes <= MAX_SNAPSHOT_BYTES) break;
+      this.#snapshots.delete(old);
+      bytes -= flat.byteLength;
+    }
+    return name;
   }
 
   /** Lets what runs end, and frees the model. Samplers of its session may keep this object, without weights. */

@@ -1,5 +1,7 @@
 import t from 'tap';
-import { OperationQueue } from './training-model.ts';
+import type { LoraConfig } from '../../models/adapters/lora.ts';
+import type { LocalPolicy } from '../../policy/local-policy.ts';
+import { OperationQueue, TrainingModel } from './training-model.ts';
 
 t.test('at most 256 operations wait, and those that they wait for are accepted', async t => {
   const queue = new OperationQueue(60_000);
@@ -49,3 +51,27 @@ t.test(
     ]);
   },
 );
+
+t.test('snapshots have 1 GiB besides the newest, and a version is copied once', async t => {
+  let version = 0;
+  let copies = 0;
+  const policy = {
+    get version() {
+      return version;
+    },
+    copyWeights: async () => ({ version, flat: { byteLength: 2 ** 29, copy: ++copies } }),
+  } as unknown as LocalPolicy;
+  const model = new TrainingModel('m', {} as LoraConfig, Promise.resolve(policy), 1_000);
+  const taken: unknown[] = [];
+  const into = { takeWeights: async (flat: unknown) => taken.push(flat) } as unknown as LocalPolicy;
+  const snapshots = [];
+  for (; version < 5; version++) {
+    snapshots.push(await model.snapshot());
+    t.equal((await model.snapshot()).key, snapshots[version].key);
+  }
+  t.equal(copies, 5);
+  for (const old of snapshots.slice(0, 2))
+    await t.rejects(old.load(into), { status: 400, message: /keeps the 16 newest of a model, up to 1 GiB/ });
+  for (const kept of snapshots.slice(2)) await kept.load(into);
+  t.match(taken, [{ copy: 3 }, { copy: 4 }, { copy: 5 }]);
+});
