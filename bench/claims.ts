@@ -17,6 +17,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
+import { mapConcurrently } from '../shared/scheduling/queues.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import { type Claim, type ClaimRun, replaceOverrides } from './claims/claim.ts';
@@ -250,12 +251,7 @@ try {
       );
       if (status !== 0) throw new Error(`the players of ${players.name} ended with status ${status}`);
     }
-    const waiting = [...seeds];
-    const runSeeds = async () => {
-      for (let seed = waiting.shift(); seed !== undefined; seed = waiting.shift())
-        await runSeed(claim, seed, folder);
-    };
-    await Promise.all(Array.from({ length: flags['dry-run'] ? 1 : parallel }, runSeeds));
+    await mapConcurrently(seeds, flags['dry-run'] ? 1 : parallel, seed => runSeed(claim, seed, folder));
     if (!flags['dry-run']) write(claim, folder);
   }
 } finally {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { AllowedHosts, securePages } from '../shared/http/allowed-hosts.ts';
+import { AllowedHosts, securePages } from '../shared/http/security.ts';
 import { outputLog } from '../shared/log-text.ts';
 import { lazy } from '../shared/remembered.ts';
 import { Assets, LOOK } from '../site/server/assets.ts';

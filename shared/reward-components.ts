@@ -1,10 +1,12 @@
+import { isObject } from './json.ts';
+
 /** Sums the named rewards of several steps; undefined where no step has any. Non-finite entries are left out. */
 export function sumComponents(
   infos: readonly { readonly [key: string]: unknown }[],
 ): Readonly<Record<string, number>> | undefined {
   const sums = new Map<string, number>();
   for (const { rewards } of infos) {
-    if (typeof rewards !== 'object' || rewards === null || Array.isArray(rewards)) continue;
+    if (!isObject(rewards)) continue;
     for (const [name, value] of Object.entries(rewards)) {
       if (typeof value === 'number' && Number.isFinite(value)) sums.set(name, (sums.get(name) ?? 0) + value);
     }

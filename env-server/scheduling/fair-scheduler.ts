@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks';
-import { Queue } from '../../shared/scheduling/slots.ts';
+import { Queue } from '../../shared/scheduling/queues.ts';
 
 /** Member of a {@link RoundRobin}. */
 interface Flow {

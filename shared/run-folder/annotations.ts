@@ -1,3 +1,5 @@
+import { isObject } from '../json.ts';
+
 /** Tags and notes of people about a run, in `annotations.json` of its folder. */
 export interface Annotations {
   readonly tags: readonly string[];
@@ -18,8 +20,7 @@ const TAG = /^[^\s,]+$/;
 
 /** The fault of a value that should be annotations; undefined when it is valid. */
 export function annotationsProblem(value: unknown): string | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return 'the body must be a JSON object';
+  if (!isObject(value)) return 'the body must be a JSON object';
   const { tags, note, archived, ...others } = value as { readonly [key: string]: unknown };
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)

@@ -1,4 +1,4 @@
-import type { Json } from '../json.ts';
+import { isObject, type Json } from '../json.ts';
 
 export const CHECKPOINT_ACTIONS = ['ask', 'play_on'] as const;
 
@@ -66,8 +66,7 @@ const MAX_NUMBER = 1_000_000_000;
 
 /** The fault of a value that should be a request; undefined when it is valid. */
 export function checkpointProblem(value: unknown): string | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return 'the request must be a JSON object';
+  if (!isObject(value)) return 'the request must be a JSON object';
   const {
     action,
     file,

@@ -1,3 +1,5 @@
+import { isObject } from '../json.ts';
+
 /** Folder in a run folder that holds a file `ID.json` for each pending command to the trainer. */
 export const CONTROL_FOLDER = 'control';
 export const CONTROL_ACTIONS = ['stop', 'checkpoint', 'schedule'] as const;
@@ -34,8 +36,7 @@ export const isCommandFile = (name: string): boolean => COMMAND_FILE.test(name);
 
 /** The fault of a value that should be a command; undefined when it is valid. */
 export function controlProblem(value: unknown): string | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return 'the command must be a JSON object';
+  if (!isObject(value)) return 'the command must be a JSON object';
   const { id, session, action, schedule, ...others } = value as { readonly [key: string]: unknown };
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)
@@ -54,14 +55,13 @@ export function controlProblem(value: unknown): string | undefined {
 }
 
 function scheduleProblem(value: unknown): string | undefined {
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    return `\`schedule\` must be an object with some of ${SCHEDULE_KEYS.join(', ')}`;
+  if (!isObject(value)) return `\`schedule\` must be an object with some of ${SCHEDULE_KEYS.join(', ')}`;
   const entries = Object.entries(value);
   if (entries.length === 0) return `\`schedule\` must have some of ${SCHEDULE_KEYS.join(', ')}`;
   for (const [key, count] of entries) {
     if (!SCHEDULE_KEYS.some(known => known === key))
       return `\`schedule.${key.slice(0, 100)}\`: unknown key; known here: ${SCHEDULE_KEYS.join(', ')}`;
-    if (!Number.isInteger(count) || count < 1 || count > MAX_COUNT)
+    if (!(Number.isInteger(count) && Number(count) >= 1 && Number(count) <= MAX_COUNT))
       return `\`schedule.${key}\` must be a whole number from 1 to ${MAX_COUNT}`;
   }
   return undefined;

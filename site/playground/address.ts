@@ -1,4 +1,4 @@
-import type { Json } from '../../shared/json.ts';
+import { isObject, type Json } from '../../shared/json.ts';
 import type { PlayStart } from '../player/session-state.ts';
 
 /** Current view: the part of the address after `#`. */
@@ -72,7 +72,7 @@ function readPart(part: (typeof JSON_PARTS)[number], text: string | null): Json 
     return undefined;
   }
   const isList = part !== 'config' && part !== 'options';
-  const fits = isList ? Array.isArray(value) : typeof value === 'object' && value && !Array.isArray(value);
+  const fits = isList ? Array.isArray(value) : isObject(value);
   return fits ? (value as Json) : undefined;
 }
 

@@ -1,3 +1,4 @@
+import { isObject } from '../../shared/json.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
 import { BadReply, ServerProblem } from './retry.ts';
 
@@ -73,7 +74,7 @@ export function checkedResult<O extends Operation>(
 }
 
 function fieldsOf(server: string, op: string, value: unknown): { readonly [name: string]: unknown } {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+  if (isObject(value)) return { ...value };
   throw new BadReply(server, op, `${excerpt(value)} in the place of an object`);
 }
 

@@ -3,8 +3,8 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import Fastify from 'fastify';
 import { Agent, errors, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
-import { AllowedHosts, securePages, secureReplies } from '../../shared/http/allowed-hosts.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
+import { AllowedHosts, securePages, secureReplies } from '../../shared/http/security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
 import { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { SignedSettings } from '../../site/server/reader/signed-results.ts';

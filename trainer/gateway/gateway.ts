@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { atEnd, onAbort } from '../../shared/closing.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
 import { sumComponents } from '../../shared/reward-components.ts';
-import { type SlotGroup, Slots } from '../../shared/scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../shared/scheduling/queues.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import type { EnvironmentSession } from '../rollout/environment-session.ts';

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { lock } from 'proper-lockfile';
 import { closing } from '../../shared/closing.ts';
 import { retry } from '../../shared/http/retry.ts';
+import { mapConcurrently } from '../../shared/scheduling/queues.ts';
 import {
   cachedSnapshot,
   hasFile,
@@ -117,10 +118,7 @@ async function bring(
   { progress = () => {}, note = () => {} }: SnapshotOptions,
 ): Promise<void> {
   if (names.length === 0) return;
-  const files: RemoteFile[] = [];
-  await eachOf(names, DESCRIBED_AT_ONCE, async name => {
-    files.push(await describeFile(client, model, name));
-  });
+  const files = await mapConcurrently(names, DESCRIBED_AT_ONCE, name => describeFile(client, model, name));
   const total = files.reduce((sum, { bytes }) => sum + bytes, 0);
   await refuseFullDisk(cache.folder, total, shownModelName(model));
   note(
@@ -129,7 +127,7 @@ async function bring(
   let arrived = 0;
   // Small files first, so that faults of a model show before its weights are downloaded.
   files.sort((a, b) => a.bytes - b.bytes);
-  await eachOf(files, DOWNLOADED_AT_ONCE, async file => {
+  await mapConcurrently(files, DOWNLOADED_AT_ONCE, async file => {
     await downloadBlob(client, cache, model, file, bytes => {
       arrived += bytes;
       progress(arrived, total);
@@ -147,29 +145,6 @@ async function refuseFullDisk(folder: string, bytes: number, shown: string): Pro
   throw new HubError(
     `${shown} takes ${(bytes / GIGABYTE).toFixed(2)} GB, the disk of ${folder} has ${(free / GIGABYTE).toFixed(2)} GB left: free space, or set HF_HOME to another disk`,
   );
-}
-
-/** Works on all items, this many at once; after a failure it starts no more, and waits for the open ones. */
-async function eachOf<T>(
-  items: readonly T[],
-  atOnce: number,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  let next = 0;
-  let failed = false;
-  const lane = async () => {
-    while (!failed && next < items.length) {
-      try {
-        await work(items[next++]);
-      } catch (error) {
-        failed = true;
-        throw error;
-      }
-    }
-  };
-  const lanes = await Promise.allSettled(Array.from({ length: Math.min(atOnce, items.length) }, lane));
-  const first = lanes.find(result => result.status === 'rejected');
-  if (first !== undefined) throw first.reason;
 }
 
 const ETAG = /^[A-Za-z0-9_-]{1,128}$/;

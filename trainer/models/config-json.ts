@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import {
   checkedConfig,
   checkSize,
@@ -45,8 +45,7 @@ export function parseConfig(file: JsonObject): DecoderConfig {
   checkSize('layers', layers);
   const both = (json.rope_parameters ?? json.rope_scaling ?? {}) as JsonObject;
   refuseOthersKeys({ partial_rotary_factor: both.partial_rotary_factor ?? null, ...json }, family);
-  const nested = typeof both.full_attention === 'object' && both.full_attention !== null;
-  const rope = parseRope(json, nested ? (both.full_attention as JsonObject) : both);
+  const rope = parseRope(json, isObject(both.full_attention) ? both.full_attention : both);
   const familyKeys = Object.fromEntries(Object.entries(file).filter(([key]) => family.keys.includes(key)));
   return checkedConfig({
     architecture: family.type,

@@ -1,5 +1,5 @@
 import { isEndName } from '../../shared/end-names.ts';
-import type { Json, JsonObject } from '../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import type { ActionNames } from '../../shared/response.ts';
 import type { Schemas } from '../client/operations.ts';
@@ -213,8 +213,8 @@ function valueFor(schema: Json | undefined, draw: Draw, depth: number): Json | u
   const { rng } = draw;
   if (--draw.left < 0 || depth > DEEPEST_SCHEMA) return undefined;
   const inner = (part: Json | undefined) => valueFor(part, draw, depth + 1);
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return undefined;
-  const { type, properties, items, prefixItems, pattern, ...rules } = schema as JsonObject;
+  if (!isObject(schema)) return undefined;
+  const { type, properties, items, prefixItems, pattern, ...rules } = schema;
   if (rules.$ref !== undefined) return inner(referred(rules.$ref, draw.root));
   if (rules.const !== undefined) return rules.const;
   if (Array.isArray(rules.enum)) return rng.choice(rules.enum as readonly Json[]);

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
-import type { JsonObject } from '../../shared/json.ts';
+import { isObject, type JsonObject } from '../../shared/json.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
 import { processStart } from '../../shared/run-folder/is-alive.ts';
 import {
@@ -239,8 +239,7 @@ export function changedSettings(settings: RunSettings): string[] {
 }
 
 function changesIn({ default: usual, properties }: Schema, value: unknown, key = ''): string[] {
-  const nested = properties && typeof value === 'object' && value !== null && !Array.isArray(value);
-  if (!nested) return isDeepStrictEqual(value, usual) ? [] : [key];
+  if (!properties || !isObject(value)) return isDeepStrictEqual(value, usual) ? [] : [key];
   return Object.entries(value).flatMap(([name, inner]) =>
     changesIn(properties[name] ?? {}, inner, key === '' ? name : `${key}.${name}`),
   );

@@ -1,6 +1,6 @@
 import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
 import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
-import type { SlotGroup } from '../../../shared/scheduling/slots.ts';
+import type { SlotGroup } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
 import { InvalidAnswer } from '../answer.ts';
 import { CircuitBreaker } from '../breaker.ts';

@@ -2,7 +2,7 @@ import { lookup as systemLookup } from 'node:dns/promises';
 import { addAbortListener } from 'node:events';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
-import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import { HeaderSecrets } from './secrets.ts';
 

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
 import { CircuitBreaker } from '../breaker.ts';
 import {

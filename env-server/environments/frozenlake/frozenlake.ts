@@ -16,7 +16,7 @@ import {
   inForm,
   rowCol,
 } from '../core/drawing/grid.ts';
-import { Canvas, CanvasRegion, type Color, cellSize } from '../core/drawing/painting.ts';
+import { type Color, paintCells } from '../core/drawing/painting.ts';
 import type {
   Description,
   Environment,
@@ -252,15 +252,7 @@ const FACE: Color = 0xdba070;
 
 /** The lake from above: dark holes, a flag on the goal, the player in an orange coat. */
 function render({ lake, position }: FrozenLakeState): Picture {
-  const side = cellSize(lake.rows, lake.cols, CELL);
-  const canvas = new Canvas(lake.cols * side, lake.rows * side, CRACK);
-  for (let cell = 0; cell < lake.cells.length; cell++) {
-    const at = new CanvasRegion(
-      canvas,
-      (cell % lake.cols) * side,
-      Math.floor(cell / lake.cols) * side,
-      side / CELL,
-    );
+  return paintCells(lake, CELL, CRACK, (at, cell) => {
     at.fill(1, 1, CELL - 2, CELL - 2, cell === lake.start ? START : ICE);
     if (isHole(lake, cell)) {
       at.disc(CELL / 2, CELL / 2, 20, SHORE);
@@ -275,6 +267,5 @@ function render({ lake, position }: FrozenLakeState): Picture {
       at.disc(CELL / 2, 31 + depth, 11 - depth / 2, COAT);
       at.disc(CELL / 2, 17 + depth, 7, FACE);
     }
-  }
-  return canvas;
+  });
 }

@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Slots } from '../../../shared/scheduling/slots.ts';
+import { Slots } from '../../../shared/scheduling/queues.ts';
 import { background, now, scheduler } from '../../scheduling/fair-scheduler.ts';
 import { findPython, type Namespaces, WAYS } from '../deepcoder/sandbox/isolation.ts';
 import { killGroup, SandboxFailed } from '../deepcoder/sandbox/sandbox.ts';

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { remembered } from '../../../shared/remembered.ts';
-import { Slots } from '../../../shared/scheduling/slots.ts';
+import { Slots } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
 import { background, scheduler } from '../../scheduling/fair-scheduler.ts';
 import { randomPolicy } from '../core/actions.ts';
@@ -19,7 +19,7 @@ import {
   inForm,
   rowCol,
 } from '../core/drawing/grid.ts';
-import { Canvas, CanvasRegion, type Color, cellSize } from '../core/drawing/painting.ts';
+import { type CanvasRegion, type Color, paintCells } from '../core/drawing/painting.ts';
 import {
   type Description,
   type Environment,
@@ -361,15 +361,7 @@ const FACE: Color = 0xdba070;
 
 /** The room from above: brick walls, red rings for targets, brown crates that turn green on a target. */
 function render({ room, player, boxes }: SokobanState): Picture {
-  const cellSide = cellSize(room.rows, room.cols, CELL);
-  const canvas = new Canvas(room.cols * cellSide, room.rows * cellSide, JOINT);
-  for (let cell = 0; cell < room.cells.length; cell++) {
-    const at = new CanvasRegion(
-      canvas,
-      (cell % room.cols) * cellSide,
-      Math.floor(cell / room.cols) * cellSide,
-      cellSide / CELL,
-    );
+  return paintCells(room, CELL, JOINT, (at, cell) => {
     const isTarget = room.cells[cell] === TARGET;
     if (room.cells[cell] === WALL) bricks(at);
     else at.fill(1, 1, CELL - 2, CELL - 2, FLOOR);
@@ -382,8 +374,7 @@ function render({ room, player, boxes }: SokobanState): Picture {
       at.disc(CELL / 2, 25, 10, OVERALL);
       at.disc(CELL / 2, 13, 6, FACE);
     }
-  }
-  return canvas;
+  });
 }
 
 function bricks(at: CanvasRegion): void {

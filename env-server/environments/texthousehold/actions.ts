@@ -135,7 +135,7 @@ function treat(state: HouseholdState, treatment: Treatment): HouseholdState {
 }
 
 /** View from the middle of the room. */
-export function overview({ household }: HouseholdState): string {
+function overview({ household }: HouseholdState): string {
   return `You are in the middle of a ${household.room}. Around you are: ${household.receptacles.join(', ')}.`;
 }
 

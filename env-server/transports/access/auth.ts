@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { Static } from 'typebox';
 import { counted } from '../../../shared/counted.ts';
 import { isLoopback, networkOf } from '../../../shared/http/addresses.ts';
-import { entriesOf } from '../../../shared/http/allowed-hosts.ts';
+import { entriesOf } from '../../../shared/http/security.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { compileCheck } from '../../operations/validation.ts';
 import { Problem } from '../../problems.ts';

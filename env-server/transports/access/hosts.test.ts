@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
-import { AllowedHosts, type HostSettings } from '../../../shared/http/allowed-hosts.ts';
+import { AllowedHosts, type HostSettings } from '../../../shared/http/security.ts';
 import { isProblem } from '../../../test/app.test-data.ts';
 import { hostOf, listening, sendRaw } from '../../../test/wire.test-data.ts';
 import { createApp } from '../../app.ts';

@@ -4,7 +4,7 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import etag from '@fastify/etag';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Json } from '../../../shared/json.ts';
-import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 

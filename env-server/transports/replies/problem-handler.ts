@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
-import { REPLY_HEADERS } from '../../../shared/http/allowed-hosts.ts';
+import { REPLY_HEADERS } from '../../../shared/http/security.ts';
 import { problemOf } from '../../operations/problems.ts';
 import { Problem, type ProblemCode, type ProblemDocument } from '../../problems.ts';
 import { traceIdOf } from '../monitoring/trace-requests.ts';

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../../shared/http/addresses.ts';
 import { remembered } from '../../../shared/remembered.ts';
-import { Queue } from '../../../shared/scheduling/slots.ts';
+import { Queue } from '../../../shared/scheduling/queues.ts';
 import { clientKey, type FairScheduler, type Lane, type Task } from '../../scheduling/fair-scheduler.ts';
 import type { ConnectionUse } from '../access/auth.ts';
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { WebSocket } from 'ws';
-import { Queue } from '../../../shared/scheduling/slots.ts';
+import { Queue } from '../../../shared/scheduling/queues.ts';
 import type { Lane } from '../../scheduling/fair-scheduler.ts';
 
 const MS_PER_S = 1000;

@@ -5,6 +5,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { atEnd, closing } from '../../../shared/closing.ts';
 import { attempted, parseShallowJson } from '../../../shared/json.ts';
 import { RUN_FILES, type RunStatus } from '../../../shared/run-folder/run-files.ts';
+import { mapConcurrently } from '../../../shared/scheduling/queues.ts';
 
 /** Folders below the root in which runs are looked for: `runs/run`, `runs/sweep/run`, `runs/sweeps/sweep/run`. */
 const DEEPEST = 3;
@@ -134,22 +135,16 @@ const statsOf = (path: string): Stats | undefined =>
   attempted(() => lstatSync(path, { throwIfNoEntry: false }));
 
 /** The work for each item, this many at once, results in the order of the items. */
-export async function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = new Array(items.length);
-  let next = 0;
+export function mapped<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   let slice = performance.now();
-  const worker = async () => {
-    while (next < items.length) {
-      const i = next++;
-      results[i] = await work(items[i]);
-      if (performance.now() - slice > SLICE_MS) {
-        await nextTurn();
-        slice = performance.now();
-      }
+  return mapConcurrently(items, CONCURRENCY, async item => {
+    const result = await work(item);
+    if (performance.now() - slice > SLICE_MS) {
+      await nextTurn();
+      slice = performance.now();
     }
-  };
-  await Promise.all(Array.from({ length: Math.min(CONCURRENCY, items.length) }, worker));
-  return results;
+    return result;
+  });
 }
 
 /** Neither follows a link nor waits for the writer of a pipe. */

@@ -1,6 +1,6 @@
 import { relative, resolve } from 'node:path';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
-import { attempted } from '../../../shared/json.ts';
+import { attempted, isObject } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import type { ControlCommand } from '../../../shared/run-folder/control.ts';
@@ -224,8 +224,7 @@ export class RunReader {
 
 /** Ends in `status.json`; what is not text is left out. */
 function endsIn(status: unknown): { readonly ends?: EndMeanings } {
-  const entries = (value: unknown): [string, unknown][] =>
-    typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  const entries = (value: unknown): [string, unknown][] => (isObject(value) ? Object.entries(value) : []);
   const { run } = (status ?? {}) as { readonly run?: { readonly ends?: unknown } };
   const tags = entries(run?.ends).map(([tag, meanings]) => {
     const known = entries(meanings).filter(

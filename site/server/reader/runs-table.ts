@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
-import { attempted } from '../../../shared/json.ts';
+import { attempted, isObject } from '../../../shared/json.ts';
 import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
 import {
@@ -334,9 +334,7 @@ function description(run: FoundRun, value: unknown): RunDescription {
       return {
         tag: text(tag.tag),
         env_id: text(tag.env_id),
-        config: (typeof tag.config === 'object' && tag.config !== null
-          ? tag.config
-          : {}) as RunDescription['tags'][0]['config'],
+        config: (isObject(tag.config) ? tag.config : {}) as RunDescription['tags'][0]['config'],
         random: share(tag.random ?? tag.random_success) ?? null,
         optimum: share(tag.optimum ?? tag.optimum_success) ?? null,
       };

@@ -4,6 +4,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { atEnd } from '../../../shared/closing.ts';
 import { parseOverride } from '../../../shared/config.ts';
 import { makeFolder, replaceFileSync } from '../../../shared/replace-file.ts';
+import { mapConcurrently } from '../../../shared/scheduling/queues.ts';
 import { mean, pairedBootstrap, unbiasedStd } from '../../algorithms/statistics.ts';
 import { loadRunSettings, RESUMABLE } from '../../config/load.ts';
 import type { RunSettings } from '../../config/settings.ts';
@@ -209,19 +210,17 @@ interface SweepState {
 async function runAll(state: SweepState, until: number | null): Promise<void> {
   const { folder, plan, settings, outcomes, stop } = state;
   const left = plan.runs.map((_, i) => i).filter(i => outcomes[i].status !== 'dropped');
-  const work = async () => {
-    for (let i = left.shift(); i !== undefined && !stop.asked; i = left.shift()) {
-      writeResults(folder, plan, outcomes);
-      if (outcomes[i].status === 'done' || (until !== null && reached(folder, plan.runs[i], until))) continue;
-      const run = plan.runs[i];
-      console.log(
-        `run ${i + 1} of ${plan.runs.length}: ${run.name}${until === null ? '' : ` to step ${until}`}`,
-      );
-      const status = await stop.during(startTrainer(trainerArguments(state, run, until), state.command));
-      outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
-    }
-  };
-  await Promise.all(Array.from({ length: plan.parallel }, work));
+  await mapConcurrently(left, plan.parallel, async i => {
+    if (stop.asked) return;
+    writeResults(folder, plan, outcomes);
+    const run = plan.runs[i];
+    if (outcomes[i].status === 'done' || (until !== null && reached(folder, run, until))) return;
+    console.log(
+      `run ${i + 1} of ${plan.runs.length}: ${run.name}${until === null ? '' : ` to step ${until}`}`,
+    );
+    const status = await stop.during(startTrainer(trainerArguments(state, run, until), state.command));
+    outcomes[i] = outcomeOf(folder, run, settings[i], status !== 0 && !stop.asked);
+  });
 }
 
 /** Drops the runs of variants that do not continue after a round. */

@@ -10,6 +10,7 @@ import {
   type ReplayVerdict,
   type SignedEpisode,
 } from '../../../shared/run-folder/signed-result.ts';
+import { mapConcurrently } from '../../../shared/scheduling/queues.ts';
 import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers } from '../../client/servers.ts';
@@ -58,18 +59,12 @@ export async function replayEpisodes(
   { servers, tags }: Pick<TextRunContext, 'servers' | 'tags'>,
 ): Promise<Difference[]> {
   const described = new Map(tags.map(tag => [tag.tag.name, tag]));
-  const found = new Array<Difference>(records.length);
-  let next = 0;
-  const worker = async () => {
-    for (let i = next++; i < records.length; i = next++) {
-      const tag = described.get(records[i].tag);
-      found[i] = tag
-        ? await replayed(records[i], parties, tag, servers)
-        : `its tag ${records[i].tag} is not among those of the settings`;
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, worker));
-  return found;
+  return mapConcurrently(records, AT_ONCE, async record => {
+    const tag = described.get(record.tag);
+    return tag
+      ? replayed(record, parties, tag, servers)
+      : `its tag ${record.tag} is not among those of the settings`;
+  });
 }
 
 async function replayed(

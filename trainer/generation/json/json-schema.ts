@@ -1,5 +1,5 @@
 import { shown } from '../../../shared/faults.ts';
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { ANY, type CharacterAutomaton, charactersOf, type Range } from './automaton.ts';
 import { addInteger, addNumber } from './numbers.ts';
 import { common, type Pattern, parsePattern, withLengths } from './pattern.ts';
@@ -103,11 +103,9 @@ class SchemaWriter {
 
   value(from: number, given: Json | undefined, depth: number): number {
     if (given === undefined || given === true) return this.#free(from, FREE_DEPTH);
-    if (typeof given !== 'object' || given === null || Array.isArray(given)) {
-      throw new RangeError(`a schema must be an object, got ${JSON.stringify(given)}`);
-    }
+    if (!isObject(given)) throw new RangeError(`a schema must be an object, got ${JSON.stringify(given)}`);
     if (depth > DEEPEST_SCHEMA) throw new RangeError('it is nested too deep, or refers to itself');
-    const schema = given as JsonObject;
+    const schema = given;
     if ('$ref' in schema) return this.value(from, referred(schema.$ref, this.#root), depth + 1);
     if ('const' in schema) return this.#a.text(from, this.#json(schema.const));
     if ('enum' in schema) {

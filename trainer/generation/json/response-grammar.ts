@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { fits } from '../../../shared/schema/check.ts';
 import { atOnce } from '../../../shared/slices.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
@@ -93,8 +93,8 @@ export function responseJson(value: Json, schema: JsonObject): string {
 }
 
 function ordered(value: Json, schema: Json | undefined): Json {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return value;
-  const { properties = {}, items, prefixItems, anyOf, oneOf } = schema as JsonObject;
+  if (!isObject(schema)) return value;
+  const { properties = {}, items, prefixItems, anyOf, oneOf } = schema;
   const alternatives = anyOf ?? oneOf;
   if (Array.isArray(alternatives)) {
     return ordered(

@@ -1,5 +1,5 @@
 import { HttpError, JsonClient, type JsonRequest } from '../../../shared/http/json-client.ts';
-import { type JsonObject, parseJson } from '../../../shared/json.ts';
+import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { SamplingDistribution, SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
 
@@ -199,7 +199,7 @@ export function refusalDetails(status: number): EngineErrorDetails {
 /** The engine's own words: the message of an error in the form of OpenAI's, vLLM's, SGLang's or FastAPI's, else the text. */
 function said(text: string): string {
   const { error, message, error_message, detail } = parsed(text);
-  const inner = typeof error === 'object' && error !== null ? (error as JsonObject).message : undefined;
+  const inner = isObject(error) ? error.message : undefined;
   const words =
     [inner, message, error_message, detail, error].find(one => typeof one === 'string' && one !== '') ?? text;
   return (words as string).slice(0, EXCERPT_LENGTH);
@@ -208,7 +208,7 @@ function said(text: string): string {
 /** The reply's object; text or empty replies (of vLLM's admin routes) give one without keys. */
 function parsed(text: string): JsonObject {
   const value = parseJson(text);
-  return typeof value === 'object' && value !== null ? (value as JsonObject) : {};
+  return isObject(value) ? value : {};
 }
 
 /** Value of `top_k` for no limit: all versions of vLLM and SGLang accept −1, and not all accept 0. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
 import { pause } from '../../../shared/http/retry.ts';
-import { type JsonObject, parseJson } from '../../../shared/json.ts';
+import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
 import { printable } from '../../../shared/printable.ts';
 import {
   Availability,
@@ -259,7 +259,7 @@ function readReply(
 
 function parsed(text: string): JsonObject | undefined {
   const json = parseJson(text);
-  return typeof json === 'object' && json && !Array.isArray(json) ? (json as JsonObject) : undefined;
+  return isObject(json) ? json : undefined;
 }
 
 /** The beginning of a server's text. */

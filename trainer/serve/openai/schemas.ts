@@ -1,7 +1,7 @@
 import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
-import type { JsonObject } from '../../../shared/json.ts';
+import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { closed } from '../../../shared/schema/closed.ts';
 import { badRequest } from './errors.ts';
 
@@ -238,9 +238,7 @@ export function bodyParser<Schema extends TSchema>(
 ): (body: unknown) => Static<Schema> {
   const validator = Compile(schema);
   return body => {
-    if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-      throw badRequest('the body must be a JSON object');
-    }
+    if (!isObject(body)) throw badRequest('the body must be a JSON object');
     refuseExcess(body);
     if (!validator.Check(body)) {
       const short = withFewUnknown(schema, shortened(body));

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { onAbort } from '../../../shared/closing.ts';
 import { remembered } from '../../../shared/remembered.ts';
-import { type SlotGroup, Slots } from '../../../shared/scheduling/slots.ts';
+import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import {
   type GenerateRequest,
   MAX_TOP_LOG_PROBS,

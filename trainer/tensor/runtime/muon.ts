@@ -13,7 +13,7 @@ const NORM_EPSILON = 1e-7;
 const ADAMW_ROOT_MEAN_SQUARE = 0.2;
 
 /** Inputs of {@link muonGraph} that are the same for all matrices, each []. */
-export const MUON_FACTORS = ['scale', 'momentum', 'rest', 'learningRate', 'decay'] as const;
+const MUON_FACTORS = ['scale', 'momentum', 'rest', 'learningRate', 'decay'] as const;
 
 /** Values of {@link MUON_FACTORS} by their names. */
 export function muonInputs({ scale, momentum, learningRate, weightDecay }: MuonFactors): Tensors {

@@ -152,6 +152,24 @@ export function textWidth(text: string, scale: number): number {
 const MAX_SIDE = 768;
 const MIN_CELL = 8;
 
+/**
+ * A picture of a board, painted cell by cell in row-major order.
+ * @param usual units of a cell's side: its pixels unless the board is too large for that
+ */
+export function paintCells(
+  { rows, cols }: { readonly rows: number; readonly cols: number },
+  usual: number,
+  background: Color,
+  paint: (at: CanvasRegion, cell: number) => void,
+): Canvas {
+  const side = cellSize(rows, cols, usual);
+  const canvas = new Canvas(cols * side, rows * side, background);
+  for (let cell = 0; cell < rows * cols; cell++) {
+    paint(new CanvasRegion(canvas, (cell % cols) * side, Math.floor(cell / cols) * side, side / usual), cell);
+  }
+  return canvas;
+}
+
 /** Pixels of a cell's side: `usual` unless the board is too large for that. */
 export function cellSize(rows: number, cols: number, usual: number): number {
   return Math.max(MIN_CELL, Math.min(usual, Math.floor(MAX_SIDE / Math.max(rows, cols))));

@@ -38,7 +38,7 @@ export function encodePng(picture: Picture): Buffer {
 }
 
 /** The library for other pictures, loaded for the first one. */
-export function pngjs(): typeof import('pngjs') {
+function pngjs(): typeof import('pngjs') {
   return createRequire(import.meta.url)('pngjs');
 }
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type SlotGroup, Slots } from './slots.ts';
+import { mapConcurrently, Queue, type SlotGroup, Slots } from './queues.ts';
 
 /** Takes slots and records the owners. */
 function taking() {
@@ -97,3 +97,55 @@ t.test(
     t.notOk(slots.isWanted('b'), 'work that fails gives its slot back');
   },
 );
+
+t.test('a queue is first in, first out, and gives back in front what comes back', t => {
+  const queue = new Queue<number>();
+  const expected: number[] = [];
+  let next = 0;
+  for (let round = 0; round < 5000; round++) {
+    const count = (round * 7) % 13;
+    for (let i = 0; i < count; i++) {
+      queue.push(next);
+      expected.push(next++);
+    }
+    if (round % 3 === 0) {
+      queue.unshift(-round);
+      expected.unshift(-round);
+    }
+    const taken = round % 100 === 99 ? expected.length : Math.min(expected.length, (round * 5) % 11);
+    for (let i = 0; i < taken; i++) {
+      if (queue.shift() !== expected.shift()) t.fail(`round ${round}`);
+    }
+    if (queue.length !== expected.length) t.fail(`length in round ${round}`);
+    if (queue.first !== expected[0]) t.fail(`first in round ${round}`);
+  }
+  while (expected.length > 0) if (queue.shift() !== expected.shift()) t.fail('at the end');
+  t.equal(queue.shift(), undefined);
+  t.equal(queue.length, 0);
+  t.end();
+});
+
+t.test('items are worked on so many at once, with results in their order', async t => {
+  let [open, most] = [0, 0];
+  const found = await mapConcurrently([5, 1, 3, 2], 2, async n => {
+    most = Math.max(most, ++open);
+    for (let i = 0; i < n; i++) await settled();
+    open--;
+    return 2 * n;
+  });
+  t.same(found, [10, 2, 6, 4]);
+  t.equal(most, 2);
+});
+
+t.test('after a failure no item begins, and open ones are waited for', async t => {
+  const [begun, done]: number[][] = [[], []];
+  const work = async (n: number) => {
+    begun.push(n);
+    if (n === 1) throw new Error('one fails');
+    await settled();
+    await settled();
+    done.push(n);
+  };
+  await t.rejects(mapConcurrently([0, 1, 2, 3], 2, work), { message: 'one fails' });
+  t.same([begun, done], [[0, 1], [0]]);
+});

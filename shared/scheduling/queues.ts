@@ -216,3 +216,27 @@ export class SlotGroup {
     if (this.#waiting.length === 0) this.#slots.unlist(this);
   }
 }
+
+/**
+ * The work for each item, this many at once, with results in the order of the items. After a failure it starts no more,
+ * and waits for the open ones.
+ */
+export async function mapConcurrently<T, R>(
+  items: readonly T[],
+  atOnce: number,
+  work: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results = new Array<R>(items.length);
+  let next = 0;
+  const lane = async () => {
+    for (let i = next++; i < items.length; i = next++) results[i] = await work(items[i]);
+  };
+  const lanes = Array.from({ length: Math.min(atOnce, items.length) }, lane);
+  try {
+    await Promise.all(lanes);
+  } finally {
+    next = items.length;
+    await Promise.allSettled(lanes);
+  }
+  return results;
+}
