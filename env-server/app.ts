@@ -237,7 +237,7 @@ const WITH_RUNS = '<html lang="en" data-runs="runs/">';
  * @param hasRuns whether the server shows training runs, so that the page links them
  */
 function addPlayground(app: FastifyInstance, hasRuns = false): void {
-  const assets = new Assets([PAGE, REFERENCE, 'shared/shell-word.ts', ...LOOK]);
+  const assets = new Assets([PAGE, REFERENCE, ...LOOK]);
   const routes = [
     { url: '/', pathOf: () => `${PAGE}/page.html` },
     { url: '/docs/', pathOf: () => `${REFERENCE}/page.html` },

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t from 'tap';
 import { VERSION } from '../shared/program.ts';
+import { listenLocally } from '../test/local-server.test-data.ts';
 import { listening, output, runServer, startServer } from '../test/process.test-data.ts';
 import { until } from '../test/until.test-data.ts';
 import { DECLARATIONS, flagOf, SETTINGS, variableOf } from './config/settings.ts';
@@ -84,10 +84,7 @@ t.test('a promise that fails without anybody waiting for it is logged, and the s
 t.test(
   'the default port being taken, it takes a free one; a chosen port being taken, it says so; a flag wins over a variable',
   async t => {
-    const other = createServer().listen(0, '127.0.0.1');
-    t.teardown(() => other.close());
-    await once(other, 'listening');
-    const { port } = other.address() as AddressInfo;
+    const { port } = await listenLocally(t, createServer());
     const chosen = await output(runServer(t, [], { RAGEN_PORT: String(port) }));
     t.equal(chosen.code, 1);
     t.match(

@@ -4,8 +4,8 @@ import { Command, Option } from 'commander';
 import { listenOnPort } from '../shared/http/addresses.ts';
 import { outliveReaders } from '../shared/log-output.ts';
 import { numberOption } from '../shared/number-option.ts';
-import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, VERSION } from '../shared/program.ts';
+import { printableLines } from '../shared/text.ts';
 import {
   DECLARATIONS,
   ENVIRONMENT_SETTINGS,

@@ -14,7 +14,7 @@ const DIST = join(ROOT, 'dist');
 const FOLDERS = ['configs', 'env-server', 'shared', 'site', 'trainer'];
 /** Scripts of pages: their types are removed here, so that a first visit does not wait for it. */
 const PAGES =
-  /^(site\/(?!server\/)|shared\/(run-folder\/|scheduling\/serial-queue|counted|end-names|json|shell-word)).*(?<!\.test(-data)?)\.ts$/;
+  /^(site\/(?!server\/)|shared\/(run-folder\/|scheduling\/serial-queue|json|step-info|text)).*(?<!\.test(-data)?)\.ts$/;
 const NOT_READ = /\.(ts|md)$|\.test-data\./;
 /** Files that a program names by URL, which the compiler leaves as they are. */
 const URL_OF_SOURCE = /(new URL\('[^']+)\.ts(', import\.meta\.url\))/g;

@@ -2,7 +2,7 @@ import type { TSchema } from 'typebox';
 import { type Fault, faultsOf, unescapePointer, valueAt } from './faults.ts';
 import { isObject, type Json } from './json.ts';
 import { errorsOf } from './schema/check.ts';
-import { suggestion } from './suggestion.ts';
+import { suggestion } from './text.ts';
 
 /** One fault of a configuration. */
 export interface ConfigProblem {

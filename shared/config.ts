@@ -4,7 +4,7 @@ import type { Static, TSchema } from 'typebox';
 import { isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
 import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
 import { isObject, type Json, type JsonObject } from './json.ts';
-import { suggestion } from './suggestion.ts';
+import { suggestion } from './text.ts';
 import { parseYamlNodes } from './yaml.ts';
 
 /** Key of a config file that lists the files it builds on, by relative path or library name; later files win. */

@@ -1,8 +1,7 @@
 import type { TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
-import { counted } from './counted.ts';
 import { isObject } from './json.ts';
-import { suggestion } from './suggestion.ts';
+import { counted, suggestion } from './text.ts';
 
 /** One fault of a value. */
 export interface Fault {

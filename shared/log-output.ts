@@ -1,5 +1,5 @@
 import { write, writeSync } from 'node:fs';
-import { counted } from './counted.ts';
+import { counted } from './text.ts';
 
 /** Buffer for a stalled reader, in UTF-16 units; later lines are dropped and counted. */
 const MAX_KEPT = 2 ** 20;

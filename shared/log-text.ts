@@ -1,7 +1,7 @@
 import pino, { type Logger } from 'pino';
 import type { LogLevel } from './log.ts';
 import { LogOutput } from './log-output.ts';
-import { printable } from './printable.ts';
+import { printable } from './text.ts';
 
 const LEVELS: { readonly [level: number]: string } = {
   20: 'debug',

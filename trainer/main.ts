@@ -1,8 +1,8 @@
 import { Command } from 'commander';
 import { LOG_LEVEL_VARIABLE } from '../shared/log.ts';
 import { outliveReaders } from '../shared/log-output.ts';
-import { printableLines } from '../shared/printable.ts';
 import { ENV_SERVER, TRAINER, VERSION } from '../shared/program.ts';
+import { printableLines } from '../shared/text.ts';
 import { addCommand, type COMMANDS } from './commands/options.ts';
 
 /** Longest time from a failed command's message to its exit, in milliseconds. */

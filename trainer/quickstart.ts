@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import { printableLines } from '../shared/printable.ts';
+import { printableLines } from '../shared/text.ts';
 import {
   type ChildProgram,
   INTERRUPTED_STATUS,

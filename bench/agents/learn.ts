@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { createApp } from '../../env-server/app.ts';
 import { bandit } from '../../env-server/environments/bandit/bandit.ts';
 import { createRegistry } from '../../env-server/environments/registry.ts';
+import { validateConfig } from '../../shared/config.ts';
 import { openServers } from '../../trainer/client/servers.ts';
+import { WarmStart } from '../../trainer/config/sections/training.ts';
 import type { Demonstration } from '../../trainer/data/demonstrations.ts';
 import { BANDIT, chatTokenizer, scriptedPolicy } from '../../trainer/gateway/gateway.test-data.ts';
 import { Gateway, programAgent } from '../../trainer/gateway/gateway.ts';
@@ -16,7 +18,7 @@ import { describeTags } from '../../trainer/rollout/described-tag.ts';
 import { type EpisodeSample, samplesOf } from '../../trainer/rollout/episode.ts';
 import { planGroups } from '../../trainer/rollout/tag.ts';
 import { tinySettings, trainingRows, trainTiny } from '../../trainer/training/runs.test-data.ts';
-import { type WarmStartSettings, warmStart } from '../../trainer/training/supervised/warm-start.ts';
+import { warmStart } from '../../trainer/training/supervised/warm-start.ts';
 import { CALL_CLOSING, CALL_OPENING, type ExampleAgent } from './examples.ts';
 
 /** Words of the prompts besides those of the environment. */
@@ -158,34 +160,16 @@ async function makePolicy(
   });
   try {
     const demonstrations = samples.map(sample => respelled(sample, spelling, tokenizer));
-    const settings = { ...WARM_START, epochs: options.epochs };
+    const settings = validateConfig(
+      { epochs: options.epochs, learning_rate: 3e-3, warmup_steps: 10, weight_decay: 0 },
+      WarmStart,
+    );
     await warmStart(policy, demonstrations, settings, { seed: 1, signal: new AbortController().signal });
     await policy.save(folder);
   } finally {
     await policy.close();
   }
 }
-
-const WARM_START: Omit<WarmStartSettings, 'epochs'> = {
-  files: [],
-  validation_share: 0,
-  policy: 'random',
-  policies: {},
-  episodes: 1,
-  random_turns: 0,
-  learn_random_turns: false,
-  learn: 'responses',
-  start_seed: 0,
-  batch_size: 16,
-  learning_rate: 3e-3,
-  warmup_steps: 10,
-  final_share: 0.1,
-  beta1: 0.9,
-  beta2: 0.95,
-  weight_decay: 0,
-  clip_norm: 1,
-  muon: null,
-};
 
 /** Lets the program play with a model that names an arm at random. */
 async function demonstrate(url: string, agent: ExampleAgent, episodes: number) {

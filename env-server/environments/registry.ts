@@ -1,4 +1,4 @@
-import { similar } from '../../shared/suggestion.ts';
+import { similar } from '../../shared/text.ts';
 import { bandit } from './bandit/bandit.ts';
 import type { AnyEnvironment } from './core/environment.ts';
 import { ENVIRONMENT_ID } from './core/environment.ts';

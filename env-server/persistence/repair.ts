@@ -1,7 +1,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
-import { counted } from '../../shared/counted.ts';
+import { counted } from '../../shared/text.ts';
 import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
 import { lockFolder } from './lock.ts';
 import { damageOf, isDamage, problemOf, storageFaultOf } from './persistence-health.ts';

@@ -1,5 +1,5 @@
-import { counted } from '../../shared/counted.ts';
 import { isObject } from '../../shared/json.ts';
+import { counted } from '../../shared/text.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import { type ClientRequest, type OperationInput, plainResult } from '../operations/operation.ts';
 import { Problem, type ProblemDocument } from '../problems.ts';

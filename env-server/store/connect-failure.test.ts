@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import { freePort } from '../../test/free-port.test-data.ts';
+import { listenLocally } from '../../test/local-server.test-data.ts';
 import { storeAddressOf } from './address.ts';
 import { StoreConnection } from './connection.ts';
 import { lacksValkey, testValkey } from './valkey.test-data.ts';
@@ -125,10 +126,7 @@ t.test('a store that keeps no sessions', { skip: lacksValkey }, async t => {
 
 t.test('a port that answers in another protocol', async t => {
   const server = createServer(socket => void socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  const { port } = server.address() as { port: number };
+  const { port } = await listenLocally(t, server);
   t.match(await failureOf(`valkey://127.0.0.1:${port}`), /^Protocol error, got "H"/);
 });
 

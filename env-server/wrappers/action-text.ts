@@ -8,8 +8,8 @@ import {
   mapActions,
   parseResponse,
 } from '../../shared/response.ts';
-import { sumComponents } from '../../shared/reward-components.ts';
 import { closed, Type } from '../../shared/schema/type.ts';
+import { sumComponents } from '../../shared/step-info.ts';
 import {
   type AnyEnvironment,
   type StepInfo,

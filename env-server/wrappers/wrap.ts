@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../shared/json.ts';
-import { suggestion } from '../../shared/suggestion.ts';
+import { suggestion } from '../../shared/text.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { resolveAgainst } from '../environments/core/settings.ts';
 import { invalidRequest } from '../problems.ts';

@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { HttpError, JsonClient, type JsonClientOptions } from './json-client.ts';
 
 async function serve(
@@ -9,20 +8,9 @@ async function serve(
   answer: (request: IncomingMessage, response: ServerResponse, body: string) => void,
   options: Partial<JsonClientOptions> = {},
 ): Promise<JsonClient> {
-  const server = createServer(async (request, response) => {
-    let body = '';
-    for await (const chunk of request) body += chunk;
-    answer(request, response, body);
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}//`;
-  const client = new JsonClient({ url, timeoutMs: 30_000, ...options });
-  t.teardown(async () => {
-    await client.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  const { url } = await serveHttp(t, answer);
+  const client = new JsonClient({ url: `${url}//`, timeoutMs: 30_000, ...options });
+  t.teardown(() => client.close());
   return client;
 }
 

@@ -1,6 +1,6 @@
-import { isEndName } from '../../shared/end-names.ts';
 import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import type { EpisodeRecord, SampleRecord, TurnRecord } from '../../shared/run-folder/run-files.ts';
+import { isEndName } from '../../shared/step-info.ts';
 
 type Value = { readonly [key: string]: unknown };
 

@@ -1,4 +1,4 @@
-import type { Annotations } from '../../shared/run-folder/annotations.ts';
+import type { Annotations } from '../../shared/run-folder/requests.ts';
 import type { RunDescription, ValidationPoint } from '../../shared/run-folder/run-files.ts';
 import { type Outcome, outcomeOf, type Verdict } from './outcome.ts';
 import type { SettingValue } from './settings-text.ts';

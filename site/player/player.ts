@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { useRef } from 'preact/hooks';
-import { counted } from '../../shared/counted.ts';
 import type { Json } from '../../shared/json.ts';
+import { counted } from '../../shared/text.ts';
 import { boardKindOf } from '../boards/board.ts';
 import { endText } from '../components/ends.ts';
 import { textOf } from '../components/fields.ts';

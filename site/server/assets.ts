@@ -35,9 +35,9 @@ const CONTENT_TYPES: { readonly [ending: string]: string } = {
 };
 /** Folders and files that the pages of both programs load. */
 export const LOOK = [
-  'shared/counted.ts',
   'shared/json.ts',
   'shared/scheduling/serial-queue.ts',
+  'shared/text.ts',
   'site/boards',
   'site/components',
   'site/player',
@@ -47,12 +47,9 @@ export const LOOK = [
 export const RUN_PAGES = [
   'site/runs',
   'site/compute',
-  'shared/end-names.ts',
-  'shared/run-folder/annotations.ts',
-  'shared/run-folder/checkpoint-request.ts',
-  'shared/run-folder/control.ts',
   'shared/run-folder/episode-filter.ts',
-  'shared/shell-word.ts',
+  'shared/run-folder/requests.ts',
+  'shared/step-info.ts',
   ...LOOK,
 ];
 /** Modules that pages begin with: each is handed out as a bundle, with all that it imports. */

@@ -3,9 +3,11 @@ import { TRAINER } from '../../shared/program.ts';
 import {
   type Annotations,
   annotationsProblem,
+  type ControlCommand,
+  controlProblem,
   MAX_ANNOTATIONS_BYTES,
-} from '../../shared/run-folder/annotations.ts';
-import { type ControlCommand, controlProblem, MAX_CONTROL_BYTES } from '../../shared/run-folder/control.ts';
+  MAX_CONTROL_BYTES,
+} from '../../shared/run-folder/requests.ts';
 import { listOf } from '../compute/run-query.ts';
 import { Assets, RUN_PAGES } from './assets.ts';
 import { LiveRuns } from './live.ts';

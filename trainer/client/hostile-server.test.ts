@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
 import { WebSocketServer } from 'ws';
+import { listenLocally, serveHttp } from '../../test/local-server.test-data.ts';
 import { MAX_REPLY_BYTES } from './reply.ts';
 import { EnvServer } from './server.ts';
 
@@ -16,12 +17,10 @@ async function hostile(t: Test, answer: (id: unknown) => string, transport: 'web
   sockets.on('connection', socket => {
     socket.on('message', frame => socket.send(answer(JSON.parse(String(frame)).id)));
   });
-  await new Promise<void>(resolve => http.listen(0, '127.0.0.1', resolve));
+  const { url } = await listenLocally(t, http);
   t.teardown(() => {
     for (const socket of sockets.clients) socket.terminate();
-    http.close();
   });
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   const server = new EnvServer({ url, transport, retry: { patienceMs: 50, baseMs: 1 } });
   t.teardown(() => server.close());
   return server;
@@ -116,22 +115,16 @@ t.test('a frame that is not an object is refused by name', async t => {
 
 /** A client of a server that answers every request with what a function writes. */
 async function answering(t: Test, answer: (response: ServerResponse) => void) {
-  const http = createServer((request, response) => {
+  const { url } = await serveHttp(t, (_request, response) => {
     response.on('error', () => response.destroy());
-    request.resume().on('end', () => answer(response));
+    answer(response);
   });
-  await new Promise<void>(resolve => http.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
   return {
     /** @param replyTimeoutMs long where the reply comes in time on any machine */
     step: async (replyTimeoutMs: number) => {
       const retry = { patienceMs: 50, baseMs: 1, attempts: 2 };
       const server = new EnvServer({ url, transport: 'http', retry, http: { replyTimeoutMs } });
-      t.teardown(async () => {
-        await server.close();
-        http.closeAllConnections();
-        http.close();
-      });
+      t.teardown(() => server.close());
       return (await server.batched('step', STEP_INPUT).catch(error => error)) as Error;
     },
   };

@@ -1,8 +1,6 @@
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { stripTypeScriptTypes } from 'node:module';
-import type { AddressInfo } from 'node:net';
 import { join, posix } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
@@ -10,6 +8,7 @@ import ts from 'typescript';
 import { createApp } from '../../env-server/app.ts';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
 import { browser, skip } from '../../site/playground/browser.test-data.ts';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { EnvServer, rollout } from './index.ts';
 
 const ROOT = new URL('../../', import.meta.url);
@@ -39,12 +38,7 @@ function loaded(platform: string): { files: string[]; packages: string[] } {
 }
 
 /** Files of shared/ that the client loads everywhere: they import nothing. */
-const SHARED = [
-  'shared/printable.ts',
-  'shared/http/retry.ts',
-  'shared/http/url-credentials.ts',
-  'shared/json.ts',
-];
+const SHARED = ['shared/text.ts', 'shared/http/retry.ts', 'shared/json.ts'];
 
 t.test('the client loads nothing of the trainer, and in a browser nothing but itself', async t => {
   const inBrowser = loaded(BROWSER);
@@ -107,15 +101,13 @@ t.test('for await plays all episodes to their ends, one request a turn', async t
 async function emptyPage(t: Test): Promise<string> {
   const imports = { [`/${NODE}`]: `/${BROWSER}` };
   const html = `<!doctype html><script type="importmap">${JSON.stringify({ imports })}</script>`;
-  const server = createServer((request, response) => {
+  const { url } = await serveHttp(t, (request, response) => {
     const path = (request.url ?? '/').slice(1);
     response.setHeader('content-type', path === '' ? 'text/html' : 'text/javascript');
     response.statusCode = path === '' || path.endsWith('.ts') ? 200 : 404;
     response.end(path === '' ? html : path.endsWith('.ts') ? stripTypeScriptTypes(textOf(path)) : '');
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return url;
 }
 
 t.test('a page of another origin plays with it', { skip, timeout: 900_000 }, async t => {

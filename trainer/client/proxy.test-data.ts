@@ -1,6 +1,6 @@
-import type { AddressInfo } from 'node:net';
 import { connect, createServer, type Socket } from 'node:net';
 import type { Test } from 'tap';
+import { listenLocally } from '../../test/local-server.test-data.ts';
 
 /** A line to a server that can be cut, silenced and made to lose replies. */
 export interface Proxy {
@@ -15,9 +15,9 @@ export interface Proxy {
   silent: boolean;
 }
 
-/** A proxy to the server at `url`; it ends with the test. */
-export async function proxy(t: Test, url: string): Promise<Proxy> {
-  const { hostname, port } = new URL(url);
+/** A proxy to a server; it ends with the test. */
+export async function proxy(t: Test, target: string): Promise<Proxy> {
+  const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let lost: (() => void) | undefined;
   const self = { silent: false, connections: 0 };
@@ -46,16 +46,13 @@ export async function proxy(t: Test, url: string): Promise<Proxy> {
       } else if (!self.silent) client.write(data);
     });
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const { url } = await listenLocally(t, server);
   const cut = (): void => {
     for (const socket of sockets) socket.destroy();
   };
-  t.teardown(() => {
-    cut();
-    server.close();
-  });
+  t.teardown(cut);
   return Object.assign(self, {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     cut,
     loseReply: () =>
       new Promise<void>(resolve => {

@@ -1,5 +1,5 @@
 import { backoffMs, retry } from '../../shared/http/retry.ts';
-import { printable } from '../../shared/printable.ts';
+import { printable } from '../../shared/text.ts';
 import type { Schemas } from './operations.ts';
 
 /** The server answered with a problem document. */

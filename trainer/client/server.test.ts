@@ -1,8 +1,9 @@
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
 import { createApp } from '../../env-server/app.ts';
 import type { Settings } from '../../env-server/config/settings.ts';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
+import { listenLocally, serveHttp } from '../../test/local-server.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import { proxy } from './proxy.test-data.ts';
 import {
@@ -203,10 +204,7 @@ t.test('a half-open connection is found out', async t => {
 });
 
 t.test('a port that takes connections and says nothing', async t => {
-  const silent = createServer(() => {});
-  await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => silent.close());
-  const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+  const { url } = await listenLocally(t, createServer());
   const server = client(t, { url, socket: { connectTimeoutMs: 10 }, retry: { patienceMs: 30 } });
   const error = (await server.batched('list_environments', {}).catch(e => e)) as ServerUnavailable;
   t.ok(error.cause instanceof ConnectTimeout, String(error.cause));
@@ -240,11 +238,8 @@ t.test('the token may come from the environment; one that is given goes before i
 });
 
 t.test('a URL that is not an environment server is named', async t => {
-  const { createServer: createHttp } = await import('node:http');
-  const page = createHttp((_request, response) => response.end('<html>'));
-  await new Promise<void>(resolve => page.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => page.close());
-  const server = client(t, { url: `http://127.0.0.1:${(page.address() as AddressInfo).port}` });
+  const { url } = await serveHttp(t, (_request, response) => response.end('<html>'));
+  const server = client(t, { url });
   await t.rejects(server.call('list_environments', {}), BadReply);
   t.throws(() => new EnvServer({ url: 'localhost:8080' }), /http:\/\/host:port/);
   t.throws(() => new EnvServer({ url: 'http://a', weight: 0 }), /weight of http:\/\/a must be above 0/);

@@ -1,5 +1,5 @@
 import { pause } from '../../shared/http/retry.ts';
-import { withoutCredentials } from '../../shared/http/url-credentials.ts';
+import { withoutCredentials } from '../../shared/text.ts';
 import {
   itemsOf,
   needsKey,

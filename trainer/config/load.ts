@@ -8,8 +8,8 @@ import {
   parseOverride,
   validateConfig,
 } from '../../shared/config.ts';
-import { hasCredentials } from '../../shared/http/url-credentials.ts';
 import type { Json } from '../../shared/json.ts';
+import { hasCredentials } from '../../shared/text.ts';
 import { settingConflicts } from './combinations.ts';
 import { levelSeeds, validationTags } from './derived.ts';
 import { conflictsOf, type Rules, type SettingConflict } from './sections/schema.ts';

@@ -7,7 +7,7 @@ import {
   type KeptCheckpoints,
   MAX_CHECKPOINT_REQUEST_BYTES,
   type PlayOnReply,
-} from '../../shared/run-folder/checkpoint-request.ts';
+} from '../../shared/run-folder/requests.ts';
 import type { TrajectoryRecord } from '../../shared/run-folder/run-files.ts';
 import type { RunReader } from '../../site/server/reader/run-reader.ts';
 import type { EpisodeReply } from '../../site/server/reader/trajectories.ts';

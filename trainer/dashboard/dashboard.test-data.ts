@@ -1,10 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { extname, join } from 'node:path';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { browser, PATIENCE_MS } from '../../site/playground/browser.test-data.ts';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { collapseMetrics } from '../diagnostics/collapse/collapse-metrics.ts';
 import { createDashboard, type DashboardSettings } from './server.ts';
 
@@ -46,16 +45,14 @@ const TYPES: { readonly [ending: string]: string } = {
 
 /** Any web server: hands out the files of a folder. */
 export async function serveFiles(t: Test, folder: string): Promise<string> {
-  const server = createServer((request, reply) => {
+  const { url } = await serveHttp(t, (request, reply) => {
     const path = decodeURIComponent(new URL(request.url!, 'http://x').pathname);
     const file = join(folder, path === '/' ? 'index.html' : path);
     if (!existsSync(file)) return reply.writeHead(404).end();
     reply.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' });
     reply.end(readFileSync(file));
-  }).listen(0, '127.0.0.1');
-  await new Promise(done => server.once('listening', done));
-  t.teardown(() => server.close());
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  });
+  return url;
 }
 
 /** The metrics of a step that the diagnostics of collapse and of gradients add when all of them are on. */

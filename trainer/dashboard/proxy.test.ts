@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { dashboard } from '../commands/dashboard.ts';
 import { createDashboard } from './server.ts';
 
@@ -12,13 +11,7 @@ async function proxied(
   payload: object | string = {},
   headers: { [name: string]: string } = {},
 ) {
-  const server = createServer((_, reply) => answer(reply)).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url: address } = await serveHttp(t, (_, reply) => answer(reply));
   const app = await createDashboard({
     runs: t.testdir(),
     server: address,

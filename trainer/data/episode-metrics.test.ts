@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
-import { sumComponents } from '../../shared/reward-components.ts';
+import { sumComponents } from '../../shared/step-info.ts';
 import type { Turn } from '../rollout/episode.ts';
 import {
   batchMetrics,

@@ -1,6 +1,6 @@
-import { sumComponents } from '../../shared/reward-components.ts';
 import { isAlike } from '../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../shared/run-folder/run-files.ts';
+import { sumComponents } from '../../shared/step-info.ts';
 import { correlation, mean, populationStd } from '../algorithms/statistics.ts';
 import {
   countedTurns,

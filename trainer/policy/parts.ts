@@ -1,6 +1,6 @@
 import { totalmem } from 'node:os';
 import { isDeepStrictEqual } from 'node:util';
-import { counted } from '../../shared/counted.ts';
+import { counted } from '../../shared/text.ts';
 import { blockBytes } from '../generation/cache/kv-cache.ts';
 import { BLOCK_SIZE } from '../generation/cache/sequence-cache.ts';
 import { compileGrammar } from '../generation/grammar.ts';

@@ -1,5 +1,5 @@
-import { counted } from '../../shared/counted.ts';
 import { ACTION_SEPARATOR, parseResponse } from '../../shared/response.ts';
+import { counted } from '../../shared/text.ts';
 import { endTokenIds } from '../models/tokenizer/load.ts';
 import type { ChatTemplate, Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { checkResponseLength, mostStates, responseGrammar, StateGrammars, schemaGrammar } from './grammar.ts';

@@ -1,7 +1,7 @@
-import { isEndName } from '../../shared/end-names.ts';
 import { isObject, type Json, type JsonObject } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
 import type { ActionNames } from '../../shared/response.ts';
+import { isEndName } from '../../shared/step-info.ts';
 import type { Schemas } from '../client/operations.ts';
 import { ServerUnavailable } from '../client/retry.ts';
 import type { ServerPool } from '../client/servers.ts';

@@ -1,6 +1,5 @@
-import { isEndName } from '../../shared/end-names.ts';
 import type { Json, JsonObject } from '../../shared/json.ts';
-import { sumComponents } from '../../shared/reward-components.ts';
+import { isEndName, sumComponents } from '../../shared/step-info.ts';
 import type { TopLogProbs } from '../generation/generation.ts';
 import type { Reseed } from './environment-session.ts';
 

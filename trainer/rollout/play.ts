@@ -1,7 +1,7 @@
 import { atEnd } from '../../shared/closing.ts';
 import { type Json, type JsonObject, parseJson } from '../../shared/json.ts';
 import { type ActionNames, isPenalized, mapActions, parseResponse } from '../../shared/response.ts';
-import { sumComponents } from '../../shared/reward-components.ts';
+import { sumComponents } from '../../shared/step-info.ts';
 import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import { allowedTokens, type SparseGrammar } from '../generation/grammar.ts';

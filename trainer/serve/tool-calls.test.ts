@@ -1,8 +1,10 @@
 import t from 'tap';
+import { validateConfig } from '../../shared/config.ts';
+import { WarmStart } from '../config/sections/training.ts';
 import { chatTokenizer } from '../gateway/gateway.test-data.ts';
 import { scratchConfig } from '../models/config.ts';
 import { LocalPolicy } from '../policy/local-policy.ts';
-import { type WarmStartSettings, warmStart } from '../training/supervised/warm-start.ts';
+import { warmStart } from '../training/supervised/warm-start.ts';
 import { startServer } from './serve.test-data.ts';
 
 const CONTEXT = 160;
@@ -50,27 +52,10 @@ async function trainedFolder(folder: string): Promise<void> {
       lossMask: Uint8Array.from([...before.map(() => 0), ...said.map(() => 1)]),
     };
   };
-  const settings: WarmStartSettings = {
-    files: [],
-    validation_share: 0,
-    policy: 'random',
-    policies: {},
-    episodes: 1,
-    random_turns: 0,
-    learn_random_turns: false,
-    learn: 'responses',
-    start_seed: 0,
-    epochs: 60,
-    batch_size: 2,
-    learning_rate: 1e-2,
-    warmup_steps: 5,
-    final_share: 0.1,
-    beta1: 0.9,
-    beta2: 0.95,
-    weight_decay: 0,
-    clip_norm: 1,
-    muon: null,
-  };
+  const settings = validateConfig(
+    { epochs: 60, batch_size: 2, learning_rate: 1e-2, warmup_steps: 5, weight_decay: 0 },
+    WarmStart,
+  );
   const lessons = [demonstration([question], CALL), demonstration([question, called, result], 'Done.')];
   await warmStart(policy, lessons, settings, { seed: 1, signal: new AbortController().signal });
   await policy.save(folder);

@@ -1,5 +1,5 @@
 import type { LogLevel } from '../../shared/log.ts';
-import { printableLines } from '../../shared/printable.ts';
+import { printableLines } from '../../shared/text.ts';
 
 /** Seconds between two plain lines of a stage that is not finished. */
 const PLAIN_INTERVAL_S = 5;

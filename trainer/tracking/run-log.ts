@@ -1,8 +1,8 @@
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { atEnd } from '../../shared/closing.ts';
 import { copyTrainerLog } from '../../shared/log.ts';
-import { printableLines } from '../../shared/printable.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
+import { printableLines } from '../../shared/text.ts';
 import { both, type Progress, plainProgress } from './progress.ts';
 
 /** A file that would grow beyond this loses its older half. */

@@ -1,7 +1,7 @@
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { MlflowRun } from './sinks.ts';
 
 interface Asked {
@@ -15,9 +15,7 @@ async function trackingServer(t: Test, fail: (count: number) => number | undefin
   const experiments = new Map<string, string>();
   const reply = (response: ServerResponse, status: number, body: unknown) =>
     response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
-  const server = createServer(async (request, response) => {
-    let text = '';
-    for await (const chunk of request) text += chunk;
+  const { url } = await serveHttp(t, (request, response, text) => {
     const [path, query] = request.url!.split('?');
     const call = path.replace('/api/2.0/mlflow/', '');
     asked.push({ call, body: text === '' ? { query } : JSON.parse(text) });
@@ -35,9 +33,7 @@ async function trackingServer(t: Test, fail: (count: number) => number | undefin
     if (call === 'runs/create') return reply(response, 200, { run: { info: { run_id: 'abc' } } });
     return reply(response, 200, {});
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, asked };
+  return { url: `${url}/`, asked };
 }
 
 const run = {

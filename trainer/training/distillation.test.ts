@@ -1,7 +1,6 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import type { Json } from '../../shared/json.ts';
+import { serveHttp } from '../../test/local-server.test-data.ts';
 import { EndpointScorer } from '../policy/endpoint-scorer.ts';
 import { startServer } from '../serve/serve.test-data.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
@@ -51,22 +50,19 @@ t.test(
 t.test('an endpoint that fails, or gives no log-probabilities of prompts, is named', async t => {
   const answers: [number, unknown][] = [];
   let asked = 0;
-  const server = createServer((request, reply) => {
-    request.resume().on('end', () => {
-      asked++;
-      const [status, body] = answers.shift() ?? [500, {}];
-      reply.statusCode = status;
-      reply.end(JSON.stringify(body));
-    });
-  }).listen(0, '127.0.0.1');
-  await new Promise(done => server.once('listening', done));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
-  const scorer = new EndpointScorer({ url, model: 'm', concurrency: 1, attempts: 2, timeoutMs: 60_000 });
-  t.teardown(async () => {
-    await scorer.close();
-    server.closeAllConnections();
-    server.close();
+  const { url } = await serveHttp(t, (_request, reply) => {
+    asked++;
+    const [status, body] = answers.shift() ?? [500, {}];
+    reply.writeHead(status).end(JSON.stringify(body));
   });
+  const scorer = new EndpointScorer({
+    url: `${url}/v1`,
+    model: 'm',
+    concurrency: 1,
+    attempts: 2,
+    timeoutMs: 60_000,
+  });
+  t.teardown(() => scorer.close());
   const sequence = { tokenIds: Int32Array.of(1, 2, 3), lossMask: Uint8Array.of(0, 1, 1) };
   const give = (token_logprobs: unknown) => ({ choices: [{ logprobs: { token_logprobs } }] });
   const refused = async (answer: [number, unknown], message: RegExp) => {

@@ -1,7 +1,7 @@
 import type { Static } from 'typebox';
-import { END_NAME } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import { END_NAME } from '../../../shared/step-info.ts';
 import { drawnPolicy } from '../../environments/core/actions.ts';
 import type {
   Description,

@@ -1,9 +1,10 @@
 import { createServer } from 'node:http';
-import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
+import { connect, createServer as createTcpServer } from 'node:net';
 import { mock } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { freePort } from '../../../test/free-port.test-data.ts';
+import { listenLocally } from '../../../test/local-server.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import { Problem } from '../../problems.ts';
 import { Endpoint, type EndpointAccess } from './endpoint.ts';
@@ -248,9 +249,7 @@ t.test('a service that serves one connection at a time is played with connection
     if (busy) closed.push(begin);
     else begin();
   });
-  await new Promise<void>(resolve => serial.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => serial.close());
-  const url = `http://127.0.0.1:${(serial.address() as AddressInfo).port}`;
+  const { url } = await listenLocally(t, serial);
   const network = localNetwork(t);
   const all = (access: EndpointAccess) => {
     const endpoint = new Endpoint('test/E-v0', access, network);

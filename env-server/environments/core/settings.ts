@@ -3,7 +3,7 @@ import { type Fault, faultsOf, faultText, withFewUnknown } from '../../../shared
 import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { errorsOf, fillDefaults } from '../../../shared/schema/check.ts';
 import { Type } from '../../../shared/schema/type.ts';
-import { suggestion } from '../../../shared/suggestion.ts';
+import { suggestion } from '../../../shared/text.ts';
 import { type AnyEnvironment, type EnvironmentSpec, InvalidConfig, InvalidOptions } from './environment.ts';
 
 /** The configuration key that names one of the environment's presets. */

@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { LEAN_VARIABLE } from '../variables.ts';
 import { axiomsCommand, type LeanMessage, sourceOf, verdictOf, verdictOnAxioms } from './backend.ts';
 import { readStatement } from './builtin/parser.ts';
@@ -229,22 +228,14 @@ t.test('miniF2F records are read, and refused by the built-in checker, which kno
 async function kimina(reply: (code: string) => unknown, status = 200) {
   const requests: { url?: string; body: { snippets: { id: string; code: string }[]; timeout: number } }[] =
     [];
-  const server = createServer((request, response) => {
-    let text = '';
-    request.on('data', chunk => {
-      text += chunk;
-    });
-    request.on('end', () => {
-      const body = JSON.parse(text);
-      requests.push({ url: request.url, body });
-      response
-        .writeHead(status, { 'content-type': 'application/json' })
-        .end(JSON.stringify(reply(body.snippets[0].code)));
-    });
+  const { url } = await serveHttp(t, (request, response, text) => {
+    const body = JSON.parse(text);
+    requests.push({ url: request.url, body });
+    response
+      .writeHead(status, { 'content-type': 'application/json' })
+      .end(JSON.stringify(reply(body.snippets[0].code)));
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  return { server_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, requests };
+  return { server_url: `${url}/`, requests };
 }
 
 t.test('a Kimina server checks the whole proof', async t => {

@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { listenLocally } from '../../../test/local-server.test-data.ts';
 import { LEAN_MEMORY_VARIABLE } from '../variables.ts';
 import { checkWith, confinedLean, findLean, type LeanProgram } from './process.ts';
 import { drawTheorem } from './theorems.ts';
@@ -159,10 +160,10 @@ print('the end')
 t.setTimeout(300_000);
 
 t.test('the walls hold a hostile program', async t => {
-  const server = createServer(socket => socket.end());
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  const { port } = server.address() as { port: number };
+  const { port } = await listenLocally(
+    t,
+    createServer(socket => socket.end()),
+  );
   const folder = t.testdir({ lean: `#!/bin/sh\necho ${JSON.stringify(t.testdirName)}\n` });
   chmodSync(join(folder, 'lean'), 0o755);
   const program = join(folder, 'hostile.py');

@@ -1,8 +1,7 @@
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { checkContract, playing } from '../../../test/environment-contract.test-data.ts';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { splitOf } from '../core/splits.ts';
 import { DOCUMENTS, httpRetriever, QUESTIONS } from './retriever.ts';
 import { readDocument, readQuestion, searchQa } from './searchqa.ts';
@@ -106,24 +105,12 @@ t.test('records of several forms are read', async t => {
 /** A retriever with replies that the test decides; returns its address and the requests it got. */
 async function retriever(reply: (query: string) => { status?: number; body?: string; hang?: boolean }) {
   const asked: unknown[] = [];
-  const server: Server = createServer((request, response) => {
+  const { url } = await serveHttp(t, (request, response, body) => {
     if (request.url === '/health') return response.end('ok');
-    let body = '';
-    request.on('data', chunk => {
-      body += chunk;
-    });
-    request.on('end', () => {
-      const payload = JSON.parse(body);
-      asked.push([request.method, request.url, payload]);
-      const { status = 200, body: answer = '', hang } = reply(payload.query);
-      if (!hang) response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
-    });
-  });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
+    const payload = JSON.parse(body);
+    asked.push([request.method, request.url, payload]);
+    const { status = 200, body: answer = '', hang } = reply(payload.query);
+    if (!hang) response.writeHead(status, { 'content-type': 'application/json' }).end(answer);
   });
   return { url, asked };
 }

@@ -1,7 +1,7 @@
-import { isEndName } from '../../../shared/end-names.ts';
 import type { Json } from '../../../shared/json.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import type { Sliced } from '../../../shared/slices.ts';
+import { isEndName } from '../../../shared/step-info.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../../environments/core/slices.ts';
 import type { EpisodeState } from '../../sessions/episodes/episode.ts';

@@ -1,5 +1,5 @@
-import { counted } from '../../../shared/counted.ts';
 import type { Sliced } from '../../../shared/slices.ts';
+import { counted } from '../../../shared/text.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import { inScheduledSlices } from '../../environments/core/slices.ts';
 import { Problem } from '../../problems.ts';

@@ -1,5 +1,5 @@
-import { counted } from '../../../shared/counted.ts';
 import { remembered } from '../../../shared/remembered.ts';
+import { counted } from '../../../shared/text.ts';
 import { Problem } from '../../problems.ts';
 import type { OpenLimits } from '../../store/session-store.ts';
 import type { EnvironmentCounters } from '../episodes/variant.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { counted } from '../../../shared/counted.ts';
 import type { Json } from '../../../shared/json.ts';
+import { counted } from '../../../shared/text.ts';
 import type { Transition } from '../../environments/core/environment.ts';
 import {
   type JournalRecord,

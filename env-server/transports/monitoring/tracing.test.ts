@@ -3,8 +3,8 @@ import { createServer } from 'node:http';
 import { parse } from 'protobufjs';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
+import { listenLocally } from '../../../test/local-server.test-data.ts';
 import { runServer, startServer } from '../../../test/process.test-data.ts';
-import { listen } from '../../custom/remote/service.test-data.ts';
 import { readTracingSettings } from './trace-requests.ts';
 
 t.setTimeout(900_000);
@@ -94,11 +94,7 @@ async function collector(t: Test) {
     spans.push(...spansOf(Buffer.concat(chunks)));
     response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end();
   });
-  const port = await listen(server);
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
+  const { url: endpoint } = await listenLocally(t, server);
   const find = async (wanted: (span: Span) => boolean): Promise<Span> => {
     for (;;) {
       const found = spans.find(wanted);
@@ -106,7 +102,7 @@ async function collector(t: Test) {
       await new Promise(resolve => setTimeout(resolve, 20));
     }
   };
-  return { endpoint: `http://127.0.0.1:${port}`, spans, paths, find };
+  return { endpoint, spans, paths, find };
 }
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';

@@ -1,6 +1,6 @@
 import { Decoder, Encoder } from '@msgpack/msgpack';
 import type { RawData } from 'ws';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { Problem } from '../../problems.ts';
 import { plainForm, type ReplyForm, textForm } from '../../stages/batch.ts';
 import {

@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { RawData } from 'ws';
-import { counted } from '../../../shared/counted.ts';
 import { isObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
+import { counted } from '../../../shared/text.ts';
 import type { MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { ClientRequest, OperationInput, TraceContext } from '../../operations/operation.ts';
 import { FrameIdSchema, MAX_FRAME_ID_LENGTH, RequestKey } from '../../operations/schemas/fields.ts';

@@ -1,5 +1,5 @@
-import { isEndName } from '../../../shared/end-names.ts';
 import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
+import { isEndName } from '../../../shared/step-info.ts';
 import { callOf, contentText, isRow, type Message, messagesIn, promptText, turnOf, turnsOf } from './chat.ts';
 import {
   clip,

@@ -1,4 +1,4 @@
-import { shellWord } from '../../../shared/shell-word.ts';
+import { shellWord } from '../../../shared/text.ts';
 import {
   ask,
   failureOf,

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
 import type { Json } from '../../../shared/json.ts';
+import { counted } from '../../../shared/text.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { ProblemNote } from '../../components/request.ts';

@@ -1,5 +1,5 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { useHeld } from '../../components/buttons.ts';
 import { textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';

@@ -1,5 +1,5 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { CodeField, revealFault, selectRange, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
 import { LINE, ProblemNote, type Violation } from '../../components/request.ts';

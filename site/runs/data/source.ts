@@ -1,6 +1,4 @@
-import type { Annotations } from '../../../shared/run-folder/annotations.ts';
-import type { CheckpointRequest } from '../../../shared/run-folder/checkpoint-request.ts';
-import type { ControlCommand } from '../../../shared/run-folder/control.ts';
+import type { Annotations, CheckpointRequest, ControlCommand } from '../../../shared/run-folder/requests.ts';
 import {
   ask,
   failureOf,

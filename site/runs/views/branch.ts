@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Json } from '../../../shared/json.ts';
-import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
+import type { PlayOnReply } from '../../../shared/run-folder/requests.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';
 import { useEvent } from '../../components/store.ts';

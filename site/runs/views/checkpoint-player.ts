@@ -1,5 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
-import type { PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
+import type { PlayOnReply } from '../../../shared/run-folder/requests.ts';
 import type { OwnPlayer } from '../../player/play-session.ts';
 
 /** The player that is neither in the page nor on the environment server. */

@@ -1,4 +1,4 @@
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { flattened, type SettingValue } from '../../compute/settings-text.ts';
 import type { MetricsReply, RunDetail } from '../../server/reader/run-reader.ts';
 import type { Curve } from '../charts/chart-view.ts';

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { Menu } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import { useWork } from '../../components/store.ts';

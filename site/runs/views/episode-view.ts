@@ -1,8 +1,8 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
 import { isObject, type Json } from '../../../shared/json.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { counted } from '../../../shared/text.ts';
 import { Board, boardKindOf } from '../../boards/board.ts';
 import { saveFile } from '../../components/buttons.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
 import { bucketsOf, EPISODE_CHOICES, filtered, isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { EndMeanings } from '../../../shared/run-folder/run-files.ts';
+import { counted } from '../../../shared/text.ts';
 import { endText, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';

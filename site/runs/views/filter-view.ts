@@ -1,7 +1,7 @@
 import { useRef } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
 import { isAlike } from '../../../shared/run-folder/episode-filter.ts';
 import type { GroupsRow } from '../../../shared/run-folder/run-files.ts';
+import { counted } from '../../../shared/text.ts';
 import { html } from '../../components/html.ts';
 import { type Outcome, useWork } from '../../components/store.ts';
 import { Chart } from '../charts/chart.ts';

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { html } from '../../components/html.ts';
 import { withUnit } from '../../components/text.ts';
 import { presetText } from '../../compute/settings-text.ts';

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
-import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/control.ts';
+import { type ControlAction, SCHEDULE_KEYS, type Schedule } from '../../../shared/run-folder/requests.ts';
 import type { RunDescription } from '../../../shared/run-folder/run-files.ts';
-import { shellWord } from '../../../shared/shell-word.ts';
+import { shellWord } from '../../../shared/text.ts';
 import { Command } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import { isLocked } from '../../components/request.ts';

@@ -1,5 +1,5 @@
-import { counted } from '../../../shared/counted.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
+import { counted } from '../../../shared/text.ts';
 import { Board } from '../../boards/board.ts';
 import { html } from '../../components/html.ts';
 import { useWork } from '../../components/store.ts';

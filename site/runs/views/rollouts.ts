@@ -1,5 +1,5 @@
-import { counted } from '../../../shared/counted.ts';
 import { filtered } from '../../../shared/run-folder/episode-filter.ts';
+import { counted } from '../../../shared/text.ts';
 import { episodeEnd, type Meanings, successMark } from '../../components/ends.ts';
 import { html } from '../../components/html.ts';
 import type { EpisodeDigest } from '../../compute/episode-digest.ts';

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
-import { type Annotations, MAX_NOTE_LENGTH, NO_ANNOTATIONS } from '../../../shared/run-folder/annotations.ts';
+import { type Annotations, MAX_NOTE_LENGTH, NO_ANNOTATIONS } from '../../../shared/run-folder/requests.ts';
+import { counted } from '../../../shared/text.ts';
 import { Command, Menu } from '../../components/buttons.ts';
 import { html } from '../../components/html.ts';
 import { listen } from '../../components/store.ts';

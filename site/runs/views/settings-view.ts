@@ -1,4 +1,4 @@
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { html } from '../../components/html.ts';
 import { allSettings, type SettingValue } from '../../compute/settings-text.ts';
 import type { RunViewProps } from './parts.ts';

@@ -1,4 +1,4 @@
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { html } from '../../components/html.ts';
 import { Chart } from '../charts/chart.ts';
 import type { Curve } from '../charts/chart-view.ts';

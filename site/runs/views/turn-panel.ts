@@ -1,13 +1,12 @@
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import { counted } from '../../../shared/counted.ts';
 import {
   type AskReply,
   type CheckpointAnswer,
   type CheckpointRequest,
   type KeptCheckpoints,
   promptProblem,
-} from '../../../shared/run-folder/checkpoint-request.ts';
-import { shellWord } from '../../../shared/shell-word.ts';
+} from '../../../shared/run-folder/requests.ts';
+import { counted, shellWord } from '../../../shared/text.ts';
 import { Board } from '../../boards/board.ts';
 import { Command } from '../../components/buttons.ts';
 import { CodeField } from '../../components/fields.ts';

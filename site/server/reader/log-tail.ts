@@ -1,6 +1,5 @@
-import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
-import { printable } from '../../../shared/printable.ts';
 import { type LogLine, RUN_FILES } from '../../../shared/run-folder/run-files.ts';
+import { printable, withoutCredentials } from '../../../shared/text.ts';
 import { type Line, readLines } from './lines.ts';
 import { type FoundRun, openRunFile } from './run-folders.ts';
 

@@ -1,16 +1,14 @@
 import { relative, resolve } from 'node:path';
-import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { attempted, isObject } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
-import type { Annotations } from '../../../shared/run-folder/annotations.ts';
-import type { ControlCommand } from '../../../shared/run-folder/control.ts';
+import type { Annotations, ControlCommand } from '../../../shared/run-folder/requests.ts';
 import {
   type EndMeanings,
   type GroupsRow,
   type LogLine,
   RUN_FILES,
 } from '../../../shared/run-folder/run-files.ts';
-import { shellWord } from '../../../shared/shell-word.ts';
+import { shellWord, withoutCredentials } from '../../../shared/text.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import {
   type EpisodeDigest,

@@ -1,6 +1,6 @@
-import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { attempted } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
+import { withoutCredentials } from '../../../shared/text.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { resolvedKey } from '../../compute/run-query.ts';
 import { flatSettings, flattened, type SettingValue } from '../../compute/settings-text.ts';

@@ -5,16 +5,14 @@ import { join } from 'node:path';
 import {
   type Annotations,
   annotationsProblem,
-  MAX_ANNOTATIONS_BYTES,
-  NO_ANNOTATIONS,
-} from '../../../shared/run-folder/annotations.ts';
-import {
   CONTROL_FOLDER,
   type ControlCommand,
   isCommandFile,
+  MAX_ANNOTATIONS_BYTES,
   MAX_REMEMBERED_COMMANDS,
   MAX_WAITING_COMMANDS,
-} from '../../../shared/run-folder/control.ts';
+  NO_ANNOTATIONS,
+} from '../../../shared/run-folder/requests.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { type FoundRun, readRunJson, readStatus } from './run-folders.ts';
 

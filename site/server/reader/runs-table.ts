@@ -1,8 +1,7 @@
 import { hostname } from 'node:os';
-import { withoutCredentials } from '../../../shared/http/url-credentials.ts';
 import { attempted, isObject } from '../../../shared/json.ts';
-import type { Annotations } from '../../../shared/run-folder/annotations.ts';
 import { isAlive } from '../../../shared/run-folder/is-alive.ts';
+import type { Annotations } from '../../../shared/run-folder/requests.ts';
 import {
   RUN_FILES,
   RUN_STATES,
@@ -11,6 +10,7 @@ import {
   SILENT_MS,
   type ValidationPoint,
 } from '../../../shared/run-folder/run-files.ts';
+import { withoutCredentials } from '../../../shared/text.ts';
 import { parseYaml } from '../../../shared/yaml.ts';
 import { type Outcome, outcomeOf, type Verdict } from '../../compute/outcome.ts';
 import {

@@ -1,9 +1,8 @@
 import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { ChatMessage } from '../../models/tokenizer/tokenizer.ts';
 import { serve } from '../../rollout/server.test-data.ts';
@@ -25,16 +24,12 @@ const MAX_MS = 900_000;
 /** A chat model that always goes the same way. */
 async function chatModel(t: Test, answer: string) {
   const conversations: ChatMessage[][] = [];
-  const server = createServer(async (request, response) => {
-    let text = '';
-    for await (const chunk of request) text += chunk;
+  const { url } = await serveHttp(t, (_request, response, text) => {
     conversations.push(JSON.parse(text).messages);
     const choices = [{ message: { content: answer }, finish_reason: 'stop' }];
     response.end(JSON.stringify({ choices, usage: { prompt_tokens: 100, completion_tokens: 10 } }));
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, conversations };
+  return { url: `${url}/v1`, conversations };
 }
 
 t.test('players are compared on the same levels, and everything is written', { timeout: MAX_MS }, async t => {

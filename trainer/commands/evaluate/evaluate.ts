@@ -5,7 +5,7 @@ import { parseOverride } from '../../../shared/config.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import { makeFolder, replaceFileSync } from '../../../shared/replace-file.ts';
 import { isAuthorName } from '../../../shared/run-folder/signed-result.ts';
-import { shellWord } from '../../../shared/shell-word.ts';
+import { shellWord } from '../../../shared/text.ts';
 import {
   isLibraryConfig,
   loadRunSettings,

@@ -1,6 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { similar } from '../../../shared/suggestion.ts';
+import { similar } from '../../../shared/text.ts';
 import type { Schemas } from '../../client/operations.ts';
 import { ServerProblem } from '../../client/retry.ts';
 import type { EnvServer } from '../../client/server.ts';

@@ -2,7 +2,7 @@ import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import t from 'tap';
-import type { AskReply, PlayOnReply } from '../../../shared/run-folder/checkpoint-request.ts';
+import type { AskReply, PlayOnReply } from '../../../shared/run-folder/requests.ts';
 import { CheckpointProcesses } from './checkpoint-processes.ts';
 import { asked, gone, MAX_MS, TOKEN } from './checkpoints.test-data.ts';
 

@@ -8,7 +8,7 @@ import type {
   EncodedText,
   KeptCheckpoints,
   PlayOnReply,
-} from '../../../shared/run-folder/checkpoint-request.ts';
+} from '../../../shared/run-folder/requests.ts';
 import { orAborted } from '../../client/retry.ts';
 import {
   type CheckpointChoice,

@@ -1,5 +1,5 @@
 import { TRAINER } from '../../../shared/program.ts';
-import { shellWord } from '../../../shared/shell-word.ts';
+import { shellWord } from '../../../shared/text.ts';
 import { ServerProblem } from '../../client/retry.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';

@@ -1,14 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { json } from 'node:stream/consumers';
 import { PNG } from 'pngjs';
 import t, { type Test } from 'tap';
 import { stringify } from 'yaml';
 import { resolveConfig } from '../../../env-server/environments/core/settings.ts';
 import { sokoban } from '../../../env-server/environments/sokoban/sokoban.ts';
 import { Random } from '../../../shared/random.ts';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { serve } from '../../rollout/server.test-data.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { evaluate } from '../evaluate/evaluate.ts';
@@ -67,8 +65,8 @@ interface VisionRequest {
 async function visionModel(t: Test) {
   const symbols = symbolsByLook();
   const seen: { readonly parts: readonly string[]; readonly text: boolean }[] = [];
-  const server = createServer(async (request, response) => {
-    const { messages } = (await json(request)) as VisionRequest;
+  const { url } = await serveHttp(t, async (_request, response, body) => {
+    const { messages }: VisionRequest = JSON.parse(body);
     const { content } = messages.at(-1)!;
     if (typeof content === 'string') {
       seen.push({ parts: [], text: true });
@@ -76,8 +74,8 @@ async function visionModel(t: Test) {
       return;
     }
     seen.push({ parts: content.map(({ type }) => type), text: JSON.stringify(messages).includes('##') });
-    const { url } = content.findLast(part => part.image_url)!.image_url!;
-    const picture = PNG.sync.read(Buffer.from(url.split(',')[1], 'base64'));
+    const { image_url } = content.findLast(part => part.image_url)!;
+    const picture = PNG.sync.read(Buffer.from(image_url!.url.split(',')[1], 'base64'));
     const layout = Array.from({ length: 6 }, (_, row) =>
       Array.from({ length: 6 }, (_, col) => symbols.get(cellOf(picture, row, col)) ?? '?').join(''),
     );
@@ -86,9 +84,7 @@ async function visionModel(t: Test) {
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ choices: [{ message: { content: answer }, finish_reason: 'stop' }] }));
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, seen };
+  return { url: `${url}/v1`, seen };
 }
 
 t.test('a vision model behind an endpoint plays Sokoban from pictures', { timeout: MAX_MS }, async t => {

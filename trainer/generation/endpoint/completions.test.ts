@@ -1,6 +1,6 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { Completions, type EndpointSettings } from './completions.ts';
 
 interface ReceivedRequest {
@@ -16,9 +16,7 @@ async function endpoint(
   part: Partial<EndpointSettings> = {},
 ) {
   const asked: ReceivedRequest[] = [];
-  const server = createServer(async (incoming: IncomingMessage, response) => {
-    let text = '';
-    for await (const chunk of incoming) text += chunk;
+  const { url } = await serveHttp(t, async (incoming, response, text) => {
     const one = {
       path: incoming.url!,
       authorization: incoming.headers.authorization,
@@ -27,7 +25,6 @@ async function endpoint(
     asked.push(one);
     await answer(one, response, asked.length);
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
   const slept: number[] = [];
   const clock = {
     now: () => slept.reduce((sum, ms) => sum + ms, 0),
@@ -37,7 +34,7 @@ async function endpoint(
   };
   const completions = new Completions(
     {
-      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/`,
+      url: `${url}/v1/`,
       model: 'tiny',
       concurrency: 4,
       requestsPerMinute: null,
@@ -52,10 +49,7 @@ async function endpoint(
     },
     clock,
   );
-  t.teardown(async () => {
-    await completions.close();
-    server.close();
-  });
+  t.teardown(() => completions.close());
   return { completions, asked, slept };
 }
 

@@ -134,7 +134,9 @@ export interface DeviceProgramOptions {
   readonly runtime: Runtime;
   readonly parameters: ParameterSource;
   readonly maxSequenceLength: number;
+  /** Sequences that keep their cache at once; others are recomputed when they continue. */
   readonly maxOpenSequences: number;
+  /** Grammars that requests may name. */
   readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
 }
 

@@ -1,6 +1,5 @@
 import type { DecoderConfig } from '../../models/config.ts';
 import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import {
   type Kernels,
   MemoryPlan,
@@ -11,9 +10,8 @@ import {
 } from '../../tensor/runtime/wasm/kernels.ts';
 import { KvCache } from '../cache/kv-cache.ts';
 import type { BlockTable } from '../cache/sequence-cache.ts';
-import type { CompiledGrammar } from '../grammar.ts';
 import { type DecodeProgram, gatherRows } from './decode-program.ts';
-import { DeviceProgram } from './device-program.ts';
+import { DeviceProgram, type DeviceProgramOptions } from './device-program.ts';
 import {
   type KernelArguments,
   kernelsCompute,
@@ -211,16 +209,7 @@ export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 /** Hidden size up to which ragen's kernels are faster than starting a runtime's. */
 export const KERNELS_HIDDEN_SIZE = 192;
 
-export interface ProgramChoiceOptions {
-  readonly config: DecoderConfig;
-  readonly valueHead: boolean;
-  readonly runtime: Runtime;
-  readonly parameters: ParameterSource;
-  readonly maxSequenceLength: number;
-  /** Sequences that keep their cache at once; others are recomputed when they continue. */
-  readonly maxOpenSequences: number;
-  /** Grammars that requests may name. */
-  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
+export interface ProgramChoiceOptions extends DeviceProgramOptions {
   /** Kind of the model's program; by its size when absent. */
   readonly program?: DecodeProgramKind;
 }

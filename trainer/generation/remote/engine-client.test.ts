@@ -1,24 +1,20 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { EngineHttp } from './engine-client.ts';
 
 const PIECES = 600;
 const PIECE_BYTES = 2 ** 15;
 
 t.test('a line without end costs no more than as many short ones', async t => {
-  const server = createServer((request, response) => {
+  const { url } = await serveHttp(t, (request, response) => {
     const piece = 'x'.repeat(PIECE_BYTES - 1) + (request.url === '/lines' ? '\n' : 'x');
     let left = PIECES;
     const send = () => {
       while (left-- > 0) if (!response.write(piece)) return void response.once('drain', send);
       response.end('\n{"index":7}\n');
     };
-    request.resume().on('end', send);
+    send();
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => server.close());
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const http = new EngineHttp({ url, timeoutMs: 120_000 });
   t.teardown(() => http.close());
   /** Microseconds of processor time for a reply. */

@@ -1,6 +1,5 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import t from 'tap';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { ADMIN, goldenFolder, startServer } from '../../serve/serve.test-data.ts';
 import { WebGpuRuntime } from '../../tensor/runtime/webgpu/webgpu-runtime.ts';
 import type { EngineCall, EngineError } from './engine-client.ts';
@@ -115,15 +114,10 @@ t.test('calls beyond the capacity of an engine wait and are asked again', async 
 
 t.test('an engine that dies during requests fails only the calls without a response', async t => {
   const line = { index: 1, token_ids: [4, 5], logprobs: [-1, -2], finish_reason: 'stop' };
-  const server = createServer((request, response) => {
-    request.resume().on('end', () => {
-      response.writeHead(200).write(`${JSON.stringify(line)}\n{"index":`, () => response.destroy());
-    });
-  });
-  await new Promise<void>(listening => server.listen(0, '127.0.0.1', listening));
-  t.teardown(() => void server.close());
-  const { port } = server.address() as AddressInfo;
-  const engine = new RagenEngine({ url: `http://127.0.0.1:${port}`, timeoutMs: TIMEOUT_MS });
+  const { url } = await serveHttp(t, (_request, response) =>
+    response.writeHead(200).write(`${JSON.stringify(line)}\n{"index":`, () => response.destroy()),
+  );
+  const engine = new RagenEngine({ url, timeoutMs: TIMEOUT_MS });
   t.teardown(() => engine.close());
   const [lost, kept] = await Promise.allSettled([
     engine.generate(call(1), signal),

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
 import { pause } from '../../../shared/http/retry.ts';
 import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
-import { printable } from '../../../shared/printable.ts';
+import { printable } from '../../../shared/text.ts';
 import {
   Availability,
   DEFAULT_RETRY,

@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createServer, request, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { Random } from '../../../shared/random.ts';
+import { listenLocally, serveHttp } from '../../../test/local-server.test-data.ts';
 import { PYTHON } from '../../../test/python.test-data.ts';
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import { TinkerHttp, type TinkerHttpOptions } from './http.ts';
@@ -121,14 +121,9 @@ export async function faultyProxy(t: Test, target: string) {
       outgoing.destroy();
     }
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  const { port } = server.address() as { port: number };
+  const { url } = await listenLocally(t, server);
   return {
-    url: `http://127.0.0.1:${port}`,
+    url,
     seen,
     fault: (fault: Fault) => void faults.push({ ...fault, seen: 0 }),
   };
@@ -139,20 +134,14 @@ type Handler = (route: string, reply: ServerResponse) => void;
 /** A client of a server that may do anything. */
 export async function hostileServer(t: Test, handler: Handler, over: Partial<TinkerHttpOptions> = {}) {
   const routes: string[] = [];
-  const server = createServer((request, reply) => {
+  const { url } = await serveHttp(t, (request, reply) => {
     const route = request.url!.replace('/api/v1/', '');
     routes.push(route);
-    request.resume().on('end', () => handler(route, reply));
+    handler(route, reply);
   });
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const retry = { baseMs: 5, maxDelayMs: 40, patienceMs: 300 };
   const http = new TinkerHttp({ url, apiKey: 'tml-secret', maxSequenceLength: 64, retry, ...over });
-  t.teardown(async () => {
-    await http.close();
-    server.closeAllConnections();
-    server.close();
-  });
+  t.teardown(() => http.close());
   return { http, url, routes };
 }
 

@@ -1,5 +1,5 @@
 import { trainerLog } from '../../../shared/log.ts';
-import { printable } from '../../../shared/printable.ts';
+import { printable } from '../../../shared/text.ts';
 import {
   decodeForwardBackwardOutput,
   encodeForwardBackwardRequest,

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { counted } from '../../../shared/counted.ts';
+import { counted } from '../../../shared/text.ts';
 import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';

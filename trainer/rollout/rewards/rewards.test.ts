@@ -1,8 +1,7 @@
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import t from 'tap';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import type { Episode } from '../episode.ts';
 import { FileReward, HttpReward, withHookRewards } from './reward-hook.ts';
 
@@ -90,23 +89,15 @@ t.test('a thread that ends by itself costs the episode at hand, at once, and no 
 
 t.test('a service rewards by HTTP, within its bytes and its time', async t => {
   const asked: unknown[] = [];
-  const server = createServer(async (request, reply) => {
-    let body = '';
-    for await (const chunk of request) body += chunk;
+  const { url } = await serveHttp(t, (request, reply, body) => {
     asked.push([request.headers.authorization, JSON.parse(body).turns.length]);
     if (request.url === '/late') return;
     if (request.url === '/wrong') reply.statusCode = 503;
     reply.end(request.url === '/long' ? `{"reward": 1${' '.repeat(4096)}}` : '{"reward": 0.5}');
-  }).listen(0, '127.0.0.1');
-  await new Promise(done => server.once('listening', done));
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
   });
-  const { port } = server.address() as AddressInfo;
   const hook = (path: string, timeoutMs = 60_000) =>
     new HttpReward({
-      url: `http://127.0.0.1:${port}${path}`,
+      url: url + path,
       mode: 'add',
       timeoutMs,
       maxBytes: 1024,

@@ -1,8 +1,8 @@
 import { randomInt, randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
 import type { Static } from 'typebox';
-import { counted } from '../../../shared/counted.ts';
 import { Slots } from '../../../shared/scheduling/queues.ts';
+import { counted } from '../../../shared/text.ts';
 import { LORA_MODULES, type LoraConfig, type LoraModule } from '../../models/adapters/lora.ts';
 import { withLora } from '../../models/adapters/peft.ts';
 import { LossProgram } from '../../policy/learning/loss-program.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { threadId } from 'node:worker_threads';
-import { suggestion } from '../../../shared/suggestion.ts';
+import { suggestion } from '../../../shared/text.ts';
 import { type AttributeValue, describe, type Graph, type Tensor } from '../graph/tensor.ts';
 
 /** Kinds of dumps, with the extension of their files. */

@@ -10,7 +10,7 @@ import {
   MAX_REMEMBERED_COMMANDS,
   MAX_WAITING_COMMANDS,
   type Schedule,
-} from '../../../shared/run-folder/control.ts';
+} from '../../../shared/run-folder/requests.ts';
 import type { Progress } from '../../tracking/progress.ts';
 
 /** Interval between checks for commands. */

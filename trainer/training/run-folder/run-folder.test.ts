@@ -12,7 +12,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import { basename, join } from 'node:path';
 import t from 'tap';
 import { validateConfig } from '../../../shared/config.ts';
-import type { ControlCommand } from '../../../shared/run-folder/control.ts';
+import type { ControlCommand } from '../../../shared/run-folder/requests.ts';
 import { settingsOf } from '../../config/settings.test-data.ts';
 import { RunSettings } from '../../config/settings.ts';
 import {

@@ -1,8 +1,8 @@
 import { setImmediate as othersFirst } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { counted } from '../../../../shared/counted.ts';
 import type { Json, JsonObject } from '../../../../shared/json.ts';
 import { Random } from '../../../../shared/random.ts';
+import { counted } from '../../../../shared/text.ts';
 import type { AnyEnvironment, Transition } from '../environment.ts';
 
 /** True if a value survives a round trip through JSON. */

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import t from 'tap';
+import { listenLocally } from '../../../../test/local-server.test-data.ts';
 import { findIsolation, sandboxCommand } from './isolation.ts';
 import { SandboxPool } from './pool.ts';
 import { asText, type Job, Sandbox, SandboxFailed } from './sandbox.ts';
@@ -31,10 +32,10 @@ function poolOf(slots: number) {
   };
 }
 
-const PORT_PROBE = createServer(socket => socket.end('reached'));
-await new Promise<void>(resolve => PORT_PROBE.listen(0, '127.0.0.1', resolve));
-const { port } = PORT_PROBE.address() as { port: number };
-t.teardown(() => PORT_PROBE.close());
+const { port } = await listenLocally(
+  t,
+  createServer(socket => socket.end('reached')),
+);
 const SECRET = new URL('../../../../package.json', import.meta.url).pathname;
 
 /** Programs that attack the sandbox. None may print what it looks for. */

@@ -1,5 +1,5 @@
-import { counted } from '../../../../shared/counted.ts';
 import { type SlotGroup, Slots } from '../../../../shared/scheduling/queues.ts';
+import { counted } from '../../../../shared/text.ts';
 import { Problem } from '../../../problems.ts';
 import { findIsolation, type Isolation, sandboxCommand } from './isolation.ts';
 import { type Job, type Judge, Sandbox, SandboxFailed } from './sandbox.ts';

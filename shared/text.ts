@@ -1,3 +1,47 @@
+/** `1 run`, `2 runs`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+const PLAIN = /^[\w@%+=:,./-]+$/;
+
+/** A word as a POSIX shell takes it. */
+export function shellWord(word: string): string {
+  return PLAIN.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Characters that control a terminal, break lines, or change text direction. */
+const STEERING = /[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]/gu;
+/** Control characters allowed in our own multi-line texts. */
+const LAYOUT: ReadonlySet<string> = new Set(['\n', '\t']);
+
+/**
+ * Makes foreign text (from a server, service, client or model) safe for a message or a terminal: characters that could
+ * control the terminal or fake other lines are escaped.
+ * @example printable('\x1b[2J'); // '\\u001b[2J'
+ */
+export function printable(text: string): string {
+  return text.replace(STEERING, escaped);
+}
+
+/** Like {@link printable}, but keeps line breaks and tabs: for our own multi-line texts that may quote foreign ones. */
+export function printableLines(text: string): string {
+  return text.replace(STEERING, character => (LAYOUT.has(character) ? character : escaped(character)));
+}
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/** A user name or password in an address within a text. No quote is part of one, so JSON stays JSON. */
+const CREDENTIALS = /:\/\/[^\s/?#"]*@/g;
+
+/** True for an address such as `http://user:password@host`; requests leave these out. */
+export const hasCredentials = (url: string): boolean => withoutCredentials(url) !== url;
+
+/** A text with `***` in place of the user names and passwords of its addresses. */
+export const withoutCredentials = (text: string): string => text.replace(CREDENTIALS, '://***@');
+
 /** Edits within which a word counts as misspelled: a share of its length, but two for a short word. */
 const LIKENESS = 0.35;
 const MIN_EDITS = 2;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { annotationsProblem, MAX_ANNOTATIONS_BYTES } from './annotations.ts';
+import { annotationsProblem, MAX_ANNOTATIONS_BYTES } from './requests.ts';
 
 const fine = { tags: ['a', 'ünï'], note: '', archived: false };
 
