@@ -107,6 +107,24 @@ t.test('keys take turns for the sequences of a policy, and so do the clients of 
   await pool.close();
 });
 
+t.test('a key with many samples leaves sequences to other keys', async t => {
+  const { pool, running } = poolOf(1, 32);
+  const flood = pool.sample(one, null, { ...task, samples: 100 }, never);
+  await turns();
+  t.equal(running.length, 30, 'of 32');
+  const other = pool.sample(client('other'), null, { ...task, samples: 2 }, never);
+  await turns();
+  t.equal(running.length, 32);
+  for (const end of running.splice(-2)) end();
+  t.equal((await other).sequences.length, 2, 'while all of the first key run');
+  while (running.length > 0) {
+    for (const end of running.splice(0)) end();
+    await turns();
+  }
+  await flood;
+  await pool.close();
+});
+
 t.test('a key with many adapters leaves a policy to other keys', async t => {
   const { pool, running } = poolOf(3);
   const samples = ['a', 'b', 'c', 'd'].map(key => pool.sample(one, adapter(key), task, never));

@@ -109,10 +109,10 @@ const MAX_SCORED_TOKENS = 2048;
 /** Sequences of the server's other clients have smaller numbers. */
 const FIRST_SEQUENCE = 2 ** 32;
 
-/**
- * A policy that samples with its present adapter. So many sequences are in progress that thousands of one client keep no
- * other one waiting for their end.
- */
+/** Share of the sequences in progress that a key leaves to others, which need not wait for the end of its long ones. */
+const OTHERS_SHARE = 1 / 16;
+
+/** A policy that samples with its present adapter. */
 class SamplingPolicy {
   /** Null: it samples without an adapter. */
   readonly lora: LoraConfig | null;
@@ -128,7 +128,8 @@ class SamplingPolicy {
   constructor(lora: LoraConfig | null, policy: Promise<LocalPolicy>, maxSequences: number) {
     this.lora = lora;
     this.policy = policy;
-    this.#slots = new Slots({ most: maxSequences });
+    const most = maxSequences - Math.floor(OTHERS_SHARE * maxSequences);
+    this.#slots = new Slots({ most: maxSequences, mostOfOwner: () => most });
   }
 
   async sample(client: SamplingClient, task: SampleTask, signal: AbortSignal): Promise<SampleResponse> {
