@@ -12,6 +12,7 @@ import {
   ServerUnavailable,
   type WaitEvent,
   whoIsAway,
+  whoIsBack,
 } from './retry.ts';
 
 const NAME = 'http://server';
@@ -75,6 +76,8 @@ t.test(
     t.equal(whoIsAway(NAME, problem(503, true)), `environment server ${NAME} takes no such requests now`);
     const connection = new ConnectionFailed(NAME, 'refused');
     t.equal(whoIsAway(NAME, connection), `environment server ${NAME} does not answer`);
+    t.equal(whoIsBack(NAME, service), `the service behind an environment of ${NAME} answers again`);
+    t.equal(whoIsBack(NAME, connection), `environment server ${NAME} is back`);
     t.match(new ServerUnavailable(NAME, 1000, connection).message, /^http:\/\/server was not available/);
   },
 );

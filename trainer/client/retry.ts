@@ -103,6 +103,12 @@ export function whoIsAway(server: string, error: unknown): string {
     : `environment server ${server} does not answer`;
 }
 
+/** Names what answers again after that error. */
+export const whoIsBack = (server: string, error: unknown): string =>
+  isServiceAway(error)
+    ? `the service behind an environment of ${server} answers again`
+    : `environment server ${server} is back`;
+
 /** The server, or the service behind an environment, was unavailable longer than the client waits. */
 export class ServerUnavailable extends Error {
   readonly server: string;
@@ -132,6 +138,8 @@ export class ClientClosed extends Error {
 export interface WaitEvents {
   readonly onWaiting?: (event: WaitEvent) => void;
   readonly onBack?: (event: { readonly server: string; readonly waitedMs: number }) => void;
+  /** An episode of a tag was lost in its course, and is played again. */
+  readonly onReplay?: (tag: string, error: Error) => void;
 }
 
 export interface WaitEvent {

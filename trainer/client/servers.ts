@@ -8,6 +8,8 @@ const LOOK_EVERY_MS = 50;
 /** Several environment servers that share the work by weight. */
 export class ServerPool {
   readonly servers: readonly EnvServer[];
+  /** Called for an episode that was lost in its course and is played again. */
+  readonly onReplay: NonNullable<WaitEvents['onReplay']>;
   readonly #patienceMs: number;
   readonly #closed = new AbortController();
   /** Work of each server, in units of its weight. */
@@ -17,7 +19,12 @@ export class ServerPool {
    * @param patienceMs longest time that all servers may be unavailable
    * @throws Error when there is no server or two have the same URL
    */
-  constructor(servers: readonly EnvServer[], patienceMs = DEFAULT_RETRY.patienceMs) {
+  constructor(
+    servers: readonly EnvServer[],
+    patienceMs = DEFAULT_RETRY.patienceMs,
+    onReplay: WaitEvents['onReplay'] = () => {},
+  ) {
+    this.onReplay = onReplay;
     if (servers.length === 0) throw new Error('there is no environment server to play on: name at least one');
     const names = servers.map(server => server.name);
     const twice = names.find((name, i) => names.indexOf(name) !== i);
@@ -108,5 +115,5 @@ export function openServers(
     const patienceMs = several ? Math.min(failoverMs, patiences[i]) : patiences[i];
     return new EnvServer({ ...one, retry: { ...one.retry, patienceMs } }, events);
   });
-  return new ServerPool(servers, Math.max(...patiences, 0));
+  return new ServerPool(servers, Math.max(...patiences, 0), events.onReplay);
 }

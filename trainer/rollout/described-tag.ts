@@ -78,7 +78,7 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
       actions,
       ...(examples && { exampleActions: examples.map(action => writtenAction(action as Json, jsonActions)) }),
       ...(jsonActions ? { jsonActions } : {}),
-      ...(jsonActions && !examples ? { actionSchema: document.action_space.json_schema as JsonObject } : {}),
+      ...(jsonActions && !examples ? { actionSchema: schemaOf(document, tag) } : {}),
       ...(drawn && { drawnActions: drawn.map(action => writtenAction(action, true)) }),
       ...(actions || examples ? {} : { exampleAction: writtenAction(example as Json, jsonActions) }),
       actionFormat: document.action_format,
@@ -99,6 +99,11 @@ function describedTag(tag: Tag, document: Schemas['Environment']): DescribedTag 
 
 const hasJsonActions = ({ action_space }: Schemas['Environment']): boolean =>
   !['Discrete', 'Text'].includes((action_space.gymnasium as { readonly type: string }).type);
+
+const schemaOf = ({ action_space }: Schemas['Environment'], { numberSpan }: Tag): JsonObject => {
+  const schema = action_space.json_schema as JsonObject;
+  return numberSpan === undefined ? schema : (spanned(schema, numberSpan) as JsonObject);
+};
 
 /** JSON actions drawn from their schema, where the environment neither lists any nor has a random player. */
 export function drawnActionsOf(document: Schemas['Environment']): readonly Json[] | undefined {
@@ -284,6 +289,50 @@ function bounded(
   const to = Number(most ?? from + span);
   return within(Math.ceil(from * unit), Math.floor(to * unit), rng) / unit;
 }
+
+/** Largest of the numbers that are drawn where a schema sets no bound, counted from their other bound or 0. */
+export const DRAWN_SPAN = SPANS.at(-1)!;
+
+/** A schema in which numbers without a bound have one, so that a policy that tries numbers does not name huge ones. */
+export function spanned(schema: Json, span: number, depth = 0): Json {
+  if (typeof schema !== 'object' || schema === null || depth > DEEPEST_SCHEMA) return schema;
+  const inner = (part: Json) => spanned(part, span, depth + 1);
+  if (Array.isArray(schema)) return schema.map(inner);
+  const {
+    minimum,
+    maximum,
+    exclusiveMinimum: above,
+    exclusiveMaximum: below,
+    ...rules
+  } = schema as JsonObject;
+  const parts = Object.entries(schema as JsonObject).map(([name, value]) => {
+    if (name === 'properties' || name === '$defs') {
+      return [
+        name,
+        Object.fromEntries(Object.entries(value as JsonObject).map(([key, one]) => [key, inner(one)])),
+      ];
+    }
+    return [name, PARTS.has(name) ? inner(value) : value];
+  });
+  const types = [rules.type].flat();
+  if (!types.includes('integer') && !types.includes('number')) return Object.fromEntries(parts);
+  const least = minimum ?? above;
+  const most = maximum ?? below;
+  return {
+    ...Object.fromEntries(parts),
+    ...(least === undefined
+      ? { minimum: most === undefined ? 0 : Number(most) - span - Number(below !== undefined) }
+      : {}),
+    ...(most === undefined ? { maximum: Number(least ?? 0) + span + Number(above !== undefined) } : {}),
+  };
+}
+
+/** Keywords with schemas as values. */
+const PARTS = new Set(['items', 'prefixItems', 'anyOf', 'oneOf']);
+
+/** True if numbers of the schema lack a bound. */
+export const hasUnboundedNumbers = (schema: JsonObject): boolean =>
+  JSON.stringify(spanned(schema, 1)) !== JSON.stringify(schema);
 
 /** A size from the least one to a usual one, as far as the bounds allow. */
 const sized = (least: Json, most: Json | undefined, usual: number, rng: Random): number =>

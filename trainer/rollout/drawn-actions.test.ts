@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { fits } from '../../shared/schema/check.ts';
-import { drawnActions } from './described-tag.ts';
+import { DRAWN_SPAN, drawnActions, hasUnboundedNumbers, spanned } from './described-tag.ts';
 
 t.test('drawn actions fit their schema and differ', async t => {
   const schemas: JsonObject[] = [
@@ -79,4 +79,30 @@ t.test('nothing is drawn from a short schema of endless actions, which takes no 
   ]) {
     t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
   }
+});
+
+t.test('numbers without a bound reach as far as drawn ones under a span', async t => {
+  const schema: JsonObject = {
+    type: 'object',
+    properties: {
+      price: { type: 'integer', minimum: 1 },
+      minimum: { type: ['number', 'null'], exclusiveMinimum: 0 },
+      depth: { type: 'integer', exclusiveMaximum: 0 },
+      list: { type: 'array', items: { anyOf: [{ type: 'integer' }, { const: 5000 }] } },
+      day: { type: 'integer', minimum: 1, maximum: 7 },
+    },
+    required: ['price', 'minimum', 'depth', 'list', 'day'],
+  };
+  const bounded = spanned(schema, DRAWN_SPAN) as JsonObject;
+  t.match(bounded, {
+    properties: {
+      price: { minimum: 1, maximum: 1000 },
+      minimum: { exclusiveMinimum: 0, maximum: 1000 },
+      depth: { minimum: -1000, exclusiveMaximum: 0 },
+      list: { items: { anyOf: [{ minimum: 0, maximum: 999 }, { const: 5000 }] } },
+      day: { minimum: 1, maximum: 7 },
+    },
+  });
+  for (const action of drawnActions(schema)!) t.ok(fits(bounded, action), JSON.stringify(action));
+  t.same([hasUnboundedNumbers(schema), hasUnboundedNumbers(bounded)], [true, false]);
 });

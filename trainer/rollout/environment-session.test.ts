@@ -26,3 +26,19 @@ t.test('act takes an action that the server rejects as invalid and continues aft
     [{ observation: plain.observation, reward: 0 }],
   );
 });
+
+t.test('an episode that is lost in its course is reported with its cause and played again', async t => {
+  const lost: string[] = [];
+  const servers = Object.assign(await serve(t), {
+    onReplay: (tag: string, error: Error) => lost.push(`${tag}: ${error.message}`),
+  });
+  const spec = { environmentId: 'FrozenLake-v0', tag: 'Lake', groupName: 'test', config: {}, seed: 1 };
+  const [session] = await EnvironmentSession.openGroup(servers, spec, 1);
+  t.teardown(() => session.close());
+  await session.act(['Left']);
+  const { server, sessionId } = session.handle;
+  await server.batched('close', { session_id: sessionId });
+  t.match(await session.act(['Left']), [{ step: 2 }]);
+  t.equal(lost.length, 1);
+  t.match(lost[0], /^Lake: .*answered (step|batch_step)/);
+});

@@ -318,6 +318,7 @@ export class EnvironmentSession {
       if (this.#closed || (!gone && !away) || this.moves >= MAX_MOVES) throw cause;
       if (away && !(await this.#servers.anyThere(this.spec.tag))) throw cause;
       this.moves++;
+      if (gone) this.#servers.onReplay(this.spec.tag ?? this.spec.environmentId, cause as Error);
       try {
         await this.#reopen(away);
         return;

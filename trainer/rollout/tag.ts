@@ -11,6 +11,8 @@ export interface Tag {
   readonly options?: JsonObject;
   /** Example actions in place of those that the environment lists. */
   readonly actions?: readonly Json[];
+  /** Largest distance of numbers in JSON actions from 0 or their one bound where the schema sets none; absent: any. */
+  readonly numberSpan?: number;
   readonly maxTurns: number;
   readonly maxActionsPerTurn: number;
   readonly maxActionsPerTrajectory: number;

@@ -1,3 +1,4 @@
+import { DRAWN_SPAN } from '../../rollout/described-tag.ts';
 import { type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */
@@ -158,6 +159,13 @@ export function chooseSettings(
           ? 'the environment ends an episode then'
           : `of the ${max_episode_steps} that the environment allows: longer ones take more time than they teach`,
     },
+    numberSpan:
+      survey.isUnbounded && demonstrated.length === 0
+        ? {
+            value: DRAWN_SPAN,
+            reason: 'numbers without a bound go so far from 0 or their other bound, as in random play',
+          }
+        : undefined,
     ...(tokens ? lengths(survey, tokens) : UNMEASURED),
     tokenizer: tokenizer(survey, tokens, learned),
     constrained: constrained(survey, tokens),

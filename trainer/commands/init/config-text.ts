@@ -70,6 +70,7 @@ export function configText(subject: ConfigSubject, choices: Choices): string {
           `    actions: ${inline(demonstrations.actions)} # those of the environment and of the demonstrations`,
         ]
       : []),
+    ...line('  number_span', choices.numberSpan),
     ...line('  max_turn', turns),
     '    max_actions_per_turn: 1 # the policy sees what each action leads to',
     `    max_actions_per_traj: ${turns.value}`,

@@ -216,6 +216,8 @@ t.test('JSON actions that no list has are drawn from their schema, and answers a
     /not held to the schema of its actions, as its keyword "minimum" is/,
   );
   t.notOk(chooseSettings(survey, lengths).constrained);
+  t.equal(chooseSettings(survey, lengths).numberSpan?.value, 999);
+  t.match(warningsOf(survey).join(), /numbers without a bound.* up to 999 .*number_span in the file/);
 });
 
 t.test('demonstrations become the list of actions and the warm start of the config', async t => {

@@ -5,7 +5,7 @@ import type { Schemas } from '../../client/operations.ts';
 import { ServerProblem } from '../../client/retry.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
-import { drawnActionsOf, writtenAction } from '../../rollout/described-tag.ts';
+import { drawnActionsOf, hasUnboundedNumbers, writtenAction } from '../../rollout/described-tag.ts';
 import { costsTheEpisode } from '../../rollout/environment-session.ts';
 import { observationText } from '../../rollout/session-requests.ts';
 
@@ -53,6 +53,8 @@ export interface Survey {
   readonly misspelled?: string;
   /** Actions as a policy writes them, each once. */
   readonly actions: readonly string[];
+  /** Random play draws numbers of JSON actions that their schema does not bound. */
+  readonly isUnbounded?: boolean;
   /** Episodes that failed, and the first failure. */
   readonly failed: { readonly episodes: number; readonly error?: ServerProblem };
 }
@@ -180,6 +182,7 @@ export async function surveyEnvironment(
       [...names].filter(name => name !== SUCCESS),
     )[0],
     actions: [...new Set([...actions, ...valid])],
+    isUnbounded: player === 'drawn' && hasUnboundedNumbers(document.action_space.json_schema as JsonObject),
     failed,
   };
 }

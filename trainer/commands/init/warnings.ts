@@ -1,3 +1,4 @@
+import { DRAWN_SPAN } from '../../rollout/described-tag.ts';
 import { shownReturn } from '../../tracking/progress.ts';
 import {
   baselineOf,
@@ -44,6 +45,11 @@ export function warningsOf(survey: Survey, tokens?: TokenLengths, demonstrated =
   if (tokens?.schema && 'fault' in tokens.schema) {
     found.push(
       `Answers are not held to the schema of its actions, as ${tokens.schema.fault}. They are learned from random play, which draws from the schema.`,
+    );
+  }
+  if (survey.isUnbounded && !demonstrated) {
+    found.push(
+      `Its action space has numbers without a bound. Random play and the policy name them up to ${DRAWN_SPAN} from 0 or their other bound: give them \`minimum\` and \`maximum\`, or change number_span in the file.`,
     );
   }
   if (failed.error) {

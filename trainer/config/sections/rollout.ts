@@ -13,6 +13,8 @@ export const TagSettings = closed({
   config: Type.Record(Type.String(), Type.Unknown(), { default: {} }),
   /** Example actions, instead of the environment's. */
   actions: orNull(Type.Array(Type.Unknown(), { minItems: 1, maxItems: 10_000 })),
+  /** Reach of numbers without a bound in JSON actions; null: any. */
+  number_span: orNull(Type.Number({ exclusiveMinimum: 0 })),
   /** Maximum turns of an episode. */
   max_turn: positive(5),
   /** Maximum actions in one response. */

@@ -1,6 +1,7 @@
 import { basename, dirname } from 'node:path';
 import { Random } from '../../../shared/random.ts';
-import { orAborted, whoIsAway } from '../../client/retry.ts';
+import { counted } from '../../../shared/text.ts';
+import { orAborted, type WaitEvents, whoIsAway, whoIsBack } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
@@ -230,18 +231,32 @@ export function agentRollouts(
         signal,
       });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
-      for (const { plan, error } of collection.lost) {
-        note(`episode of ${plan.tag} with seed ${plan.seed} left out: ${error.message}`);
-      }
-      for (const { plan, error } of collection.dropped) {
-        note(`group of ${plan.tag} with seed ${plan.seed} given up: ${error.message}`);
-      }
+      sayFailures(collection.lost, 'episode', 'left out', note);
+      sayFailures(collection.dropped, 'group', 'given up', note);
       return {
         episodes: collection.episodes,
         metrics: { ...collection.metrics },
       };
     },
   };
+}
+
+/** Failures of one collection and tag that are said one by one. */
+const MAX_SAID = 3;
+
+/** Says the first failures of each tag, and how many more there are. */
+function sayFailures(
+  failures: readonly { readonly plan: GroupPlan; readonly error: Error }[],
+  what: string,
+  end: string,
+  note: (text: string) => void,
+): void {
+  for (const [tag, own] of Map.groupBy(failures, ({ plan }) => plan.tag)) {
+    for (const { plan, error } of own.slice(0, MAX_SAID))
+      note(`${what} of ${tag} with seed ${plan.seed} ${end}: ${error.message}`);
+    const more = own.length - MAX_SAID;
+    if (more > 0) note(`${counted(more, `more ${what}`)} of ${tag} ${end}`);
+  }
 }
 
 function namedTags(settings: RunSettings): Tag[] {
@@ -253,6 +268,7 @@ function namedTags(settings: RunSettings): Tag[] {
       environmentId: tag.env_id,
       config: tag.config as Tag['config'],
       ...(tag.actions ? { actions: tag.actions as Tag['actions'] } : {}),
+      ...(tag.number_span === null ? {} : { numberSpan: tag.number_span }),
       maxTurns: tag.max_turn,
       maxActionsPerTurn: tag.max_actions_per_turn,
       maxActionsPerTrajectory: tag.max_actions_per_traj,
@@ -272,23 +288,32 @@ function serverSettings(settings: RunSettings): EnvServerSettings[] {
   }));
 }
 
-/** Says once that a server is away, repeats it at intervals, and says when it is back. */
-function waitNotes(note: (text: string) => void) {
-  const reminded = new Map<string, number>();
+/**
+ * Says once that a server is away, repeats it at intervals, and says when it is back; of each tag, that the first lost episode is
+ * played again.
+ */
+function waitNotes(note: (text: string) => void): WaitEvents {
+  const reminded = new Map<string, { readonly atMs: number; readonly error: Error }>();
+  const replayed = new Set<string>();
   return {
-    onWaiting({ server, error, waitedMs }: { server: string; error: Error; waitedMs: number }) {
+    onWaiting({ server, error, waitedMs }) {
       const last = reminded.get(server);
-      if (last !== undefined && waitedMs - last < REMIND_EVERY_MS) return;
-      reminded.set(server, waitedMs);
-      note(
-        last === undefined
-          ? `${whoIsAway(server, error)} (${error.message}); waiting for it`
-          : `still waiting for ${server} after ${shownDuration(waitedMs / 1000)}`,
-      );
+      if (last && waitedMs - last.atMs < REMIND_EVERY_MS) return;
+      reminded.set(server, { atMs: waitedMs, error });
+      const who = `${whoIsAway(server, error)} (${error.message})`;
+      note(last ? `still waiting after ${shownDuration(waitedMs / 1000)}: ${who}` : `${who}; waiting for it`);
     },
-    onBack({ server, waitedMs }: { server: string; waitedMs: number }) {
-      if (reminded.delete(server))
-        note(`environment server ${server} is back after ${shownDuration(waitedMs / 1000)}`);
+    onBack({ server, waitedMs }) {
+      const last = reminded.get(server);
+      if (last) note(`${whoIsBack(server, last.error)} after ${shownDuration(waitedMs / 1000)}`);
+      reminded.delete(server);
+    },
+    onReplay(tag, error) {
+      if (replayed.has(tag)) return;
+      replayed.add(tag);
+      note(
+        `an episode of ${tag} is played again from its start, as it was lost: ${error.message}. Others are counted in rollouter/replayed_episodes`,
+      );
     },
   };
 }
