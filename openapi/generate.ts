@@ -4,8 +4,7 @@ import openapiTS, { astToString, type OpenAPI3 } from 'openapi-typescript';
 import { wrapped } from '../docs/generator/markdown.ts';
 import { PROBLEMS } from '../env-server/problems.ts';
 import { openApiDocument } from '../env-server/transports/rest/openapi.ts';
-import { pythonModels } from './python-generator/models.ts';
-import { type Document, pythonOperations, unasync } from './python-generator/operations.ts';
+import { type Document, pythonModels, pythonOperations, unasync } from './python-modules.ts';
 
 export const ROOT = new URL('../', import.meta.url);
 

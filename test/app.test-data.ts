@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Test } from 'tap';
-import { type App, createApp } from '../env-server/app.ts';
+import { type App, type AppParts, createApp } from '../env-server/app.ts';
 import type { Settings } from '../env-server/config/settings.ts';
 import type { ProblemDocument } from '../env-server/problems.ts';
 import type { Json } from '../shared/json.ts';
@@ -31,6 +31,25 @@ export interface TestApp extends App {
   ): Promise<Reply>;
   /** Opens a session of `test/Counter-v0` and gives its id. */
   open(more?: { [key: string]: Json }): Promise<string>;
+}
+
+/** A server without a log, asked without sockets, closed after the test. */
+export async function silentApp(
+  t: Pick<Test, 'teardown'>,
+  settings: Partial<Settings> = {},
+  parts?: AppParts,
+) {
+  const app = await createApp({ logLevel: 'silent', ...settings }, parts);
+  t.teardown(() => app.server.close());
+  /** The body is empty unless it is JSON. */
+  const ask = async (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object, key?: string) => {
+    const headers = key === undefined ? {} : { 'idempotency-key': key };
+    const reply = await app.server.inject({ method, url, payload, headers });
+    const isJson = /^application\/(problem\+)?json\b/.test(String(reply.headers['content-type']));
+    const { statusCode: status, body: text } = reply;
+    return { status, headers: reply.headers, text, body: isJson && text !== '' ? reply.json() : {} };
+  };
+  return { ...app, ask };
 }
 
 /** A server with the test environments and a fake clock, asked through real sockets, closed after the test. */

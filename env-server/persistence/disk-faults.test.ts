@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
+import { silentApp } from '../../test/app.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
-import { createApp } from '../app.ts';
 import { EXAMPLES } from '../custom/examples.ts';
 import { createRegistry } from '../environments/registry.ts';
 import { inTransaction, openDatabase } from './database.ts';
@@ -104,15 +104,8 @@ t.test(
   'a registration on a full disk is a 507, /readyz and /metrics report it, and it works when there is room',
   async t => {
     const { store, health, grow } = fullStore(t.testdir());
-    const app = await createApp(
-      { logLevel: 'silent' },
-      { registry: createRegistry(), storage: { store, health } },
-    );
-    t.teardown(() => app.server.close());
-    const ask = async (method: 'GET' | 'POST', url: string, payload?: object) => {
-      const reply = await app.server.inject({ method, url, payload });
-      return { status: reply.statusCode, headers: reply.headers, text: reply.body };
-    };
+    const parts = { registry: createRegistry(), storage: { store, health } };
+    const { ask } = await silentApp(t, {}, parts);
     const ready = await ask('GET', '/readyz');
     t.match(JSON.parse(ready.text), {
       status: 'ok',

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
+import { silentApp } from '../../test/app.test-data.ts';
 import { testRegistry } from '../../test/environments.test-data.ts';
-import { createApp } from '../app.ts';
 import type { Settings } from '../config/settings.ts';
 import type { AnyEnvironment } from '../environments/core/environment.ts';
 import { Problem } from '../problems.ts';
@@ -55,18 +55,14 @@ async function serving(t: Test, settings: Partial<Settings> = {}) {
   const { service, environment } = elsewhere();
   const registry = testRegistry();
   registry.register(environment);
-  const app = await createApp({ logLevel: 'silent', ...settings }, { registry });
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: JsonObject) => {
-    const reply = await app.server.inject({ method, url, payload });
-    return { status: reply.statusCode, body: reply.body === '' ? {} : reply.json() };
-  };
+  const app = await silentApp(t, settings, { registry });
+  const { ask } = app;
   const create = (more: JsonObject = {}) => ask('POST', '/v1/sessions', { env_id: ENV_ID, ...more });
   const open = async (more: JsonObject = {}) => String((await create(more)).body.session_id);
   const faults = async () => {
-    const { body } = await app.server.inject({ url: '/metrics' });
+    const { text } = await ask('GET', '/metrics');
     const line = new RegExp(`^ragen_environment_faults_total\\{env_id="${ENV_ID}"\\} (\\d+)$`, 'm');
-    return Number(line.exec(body)?.[1]);
+    return Number(line.exec(text)?.[1]);
   };
   return { app, service, ask, create, open, faults };
 }

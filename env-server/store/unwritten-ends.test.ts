@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
+import { silentApp } from '../../test/app.test-data.ts';
 import { testRegistry } from '../../test/environments.test-data.ts';
-import { createApp } from '../app.ts';
 import { type EndedRow, MAX_REMEMBERED, SessionRows, UnwrittenEnds } from '../persistence/session-rows.ts';
 
 /** Rows of ended sessions in memory until they are in the database. */
@@ -40,15 +40,14 @@ async function unwriting(t: Test) {
   const data = t.testdir();
   let time = 1_000_000_000_000;
   const start = async () => {
-    const app = await createApp(
-      { logLevel: 'silent', data, durability: 'none', goneSeconds: 60 },
+    const app = await silentApp(
+      t,
+      { data, durability: 'none', goneSeconds: 60 },
       { registry: testRegistry(), now: () => time },
     );
-    t.teardown(() => app.server.close());
-    const ask = async (method: 'GET' | 'POST' | 'DELETE', id = '') => {
+    const ask = (method: 'GET' | 'POST' | 'DELETE', id = '') => {
       const payload = method === 'POST' ? { env_id: 'test/Counter-v0' } : undefined;
-      const reply = await app.server.inject({ method, url: `/v1/sessions${id && `/${id}`}`, payload });
-      return { status: reply.statusCode, body: reply.body === '' ? {} : reply.json() };
+      return app.ask(method, `/v1/sessions${id && `/${id}`}`, payload);
     };
     const open = async () => String((await ask('POST')).body.session_id);
     return { app, ask, open };

@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { type App, createApp } from '../../app.ts';
+import { silentApp } from '../../../test/app.test-data.ts';
+import type { App } from '../../app.ts';
 import { checkEnvironment } from '../../environments/core/checker/checker.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { resolveConfig } from '../../environments/core/settings.ts';
@@ -11,8 +12,7 @@ import { learnRagen, ragenEnvironment } from './ragen.ts';
 import { localNetwork, testService } from './service.test-data.ts';
 
 async function otherServer(t: Test): Promise<App & { url: string }> {
-  const app = await createApp({ logLevel: 'silent' });
-  t.teardown(() => app.server.close());
+  const app = await silentApp(t);
   return { ...app, url: await app.server.listen({ host: '127.0.0.1', port: 0 }) };
 }
 

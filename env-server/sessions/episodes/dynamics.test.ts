@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
 
 /** A lake on which every move may slip. */
 const LAKE = { env_id: 'FrozenLake-v0', seed: 7 };
@@ -14,13 +14,10 @@ interface Opened {
 }
 
 async function open(t: Test, data = '') {
-  const { server } = await createApp(
-    { logLevel: 'silent', data, checkpointSeconds: 0 },
-    { registry: testRegistry() },
-  );
-  t.teardown(() => server.close());
+  const settings = { data, checkpointSeconds: 0 };
+  const { server, ask: request } = await silentApp(t, settings, { registry: testRegistry() });
   const ask = async (method: 'GET' | 'POST', url: string, payload?: object) =>
-    (await server.inject({ method, url, payload })).json();
+    (await request(method, url, payload)).body;
   const create = (more: object = {}): Promise<Opened> => ask('POST', '/v1/sessions', { ...LAKE, ...more });
   /** Observations after each of the moves, up to the end. */
   const play = async (id: string, moves = MOVES): Promise<string[]> => {

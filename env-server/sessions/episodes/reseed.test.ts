@@ -1,7 +1,7 @@
 import { cpSync } from 'node:fs';
 import t, { type Test } from 'tap';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
 import { type EpisodeState, withDynamics } from './episode.ts';
 
 /** A lake on which two of three moves slip, without a hole near the start. */
@@ -26,18 +26,10 @@ interface Reply {
 }
 
 async function open(t: Test, data = '') {
-  const { server } = await createApp(
-    { logLevel: 'silent', data, checkpointSeconds: 0 },
-    { registry: testRegistry() },
-  );
-  t.teardown(() => server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object, key?: string): Promise<Reply> => {
-    const headers = key === undefined ? {} : { 'idempotency-key': key };
-    const {
-      trace_id: _trace,
-      expires_at: _expires,
-      ...reply
-    } = (await server.inject({ method, url, payload, headers })).json();
+  const settings = { data, checkpointSeconds: 0 };
+  const { server, ask: request } = await silentApp(t, settings, { registry: testRegistry() });
+  const ask = async (...asked: Parameters<typeof request>): Promise<Reply> => {
+    const { trace_id: _trace, expires_at: _expires, ...reply } = (await request(...asked)).body;
     return reply;
   };
   const create = (more: object = {}): Promise<Reply> => ask('POST', '/v1/sessions', { ...LAKE, ...more });

@@ -1,11 +1,14 @@
-import t from 'tap';
-import { createApp } from '../../app.ts';
+import t, { type Test } from 'tap';
+import { silentApp } from '../../../test/app.test-data.ts';
+
+async function asking(t: Test) {
+  const app = await silentApp(t);
+  const ask = async (...request: Parameters<typeof app.ask>) => (await app.ask(...request)).body;
+  return { app, ask };
+}
 
 t.test('a session has the step limit of its level, wherever it is shown', async t => {
-  const app = await createApp({ logLevel: 'silent' });
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object) =>
-    (await app.server.inject({ method, url, payload })).json();
+  const { ask } = await asking(t);
   const game = { env_id: 'Sudoku-v0', config: { size: 4 }, seed: 3 };
   const opened = await ask('POST', '/v1/sessions', game);
   t.ok(opened.max_episode_steps < 40, `${opened.max_episode_steps} steps`);
@@ -25,10 +28,7 @@ t.test('a session has the step limit of its level, wherever it is shown', async 
 });
 
 t.test('the step limit is the end of an episode that nothing else ends, in replays too', async t => {
-  const app = await createApp({ logLevel: 'silent' });
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object) =>
-    (await app.server.inject({ method, url, payload })).json();
+  const { ask, app } = await asking(t);
   const lake = { env_id: 'FrozenLake-v0', config: { success_rate: 1, max_steps: 2 } };
   const play = async (actions: readonly string[]) => {
     const { session_id } = await ask('POST', '/v1/sessions', {
@@ -39,7 +39,7 @@ t.test('the step limit is the end of an episode that nothing else ends, in repla
     for (const action of actions)
       steps.push(await ask('POST', `/v1/sessions/${session_id}/step`, { action }));
     const url = `/v1/sessions/${session_id}/trajectory`;
-    const lines = (await app.server.inject({ method: 'GET', url })).body.trim().split('\n');
+    const lines = (await app.server.inject(url)).body.trim().split('\n');
     const kept = JSON.parse(lines.at(-1)!).info;
     return { ends: steps.map(({ info }) => info.ended_by), last: steps.at(-1), kept };
   };

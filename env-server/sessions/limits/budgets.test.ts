@@ -3,9 +3,9 @@ import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
-import { createApp } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import { createRegistry } from '../../environments/registry.ts';
@@ -18,15 +18,8 @@ t.setTimeout(900_000);
 const MB = 2 ** 20;
 
 async function server(t: Test, settings: Partial<Settings> = {}, registry = testRegistry()) {
-  const app = await createApp(
-    { logLevel: 'silent', checkpointSeconds: 0, ...settings },
-    { registry, now: () => 1e12 },
-  );
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST' | 'DELETE', url: string, payload?: object) => {
-    const reply = await app.server.inject({ method, url, payload });
-    return { status: reply.statusCode, headers: reply.headers, body: reply.body === '' ? {} : reply.json() };
-  };
+  const app = await silentApp(t, { checkpointSeconds: 0, ...settings }, { registry, now: () => 1e12 });
+  const { ask } = app;
   const open = async (env_id: string, more: JsonObject = {}) =>
     String((await ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);
   /** Does the same many times, by batches. */
@@ -37,7 +30,7 @@ async function server(t: Test, settings: Partial<Settings> = {}, registry = test
       if (status !== 200) throw new Error(`the batch was answered with ${status}`);
     }
   };
-  return { ...app, ask, open, many };
+  return { ...app, open, many };
 }
 
 /** Its state is a text as long as the action says. */

@@ -3,9 +3,9 @@ import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import t, { type Test } from 'tap';
 import type { JsonObject } from '../../../shared/json.ts';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
-import { createApp } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
 import { fill, smallDisk } from '../../persistence/small-disk.test-data.ts';
 
@@ -27,12 +27,8 @@ async function server(t: Test, data: string, more: Partial<Settings> = {}) {
       },
     }),
   );
-  const app = await createApp({ data, checkpointSeconds: 0, ...more }, { registry: testRegistry(), log });
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object) => {
-    const reply = await app.server.inject({ method, url, payload });
-    return { status: reply.statusCode, text: reply.body, body: url === '/metrics' ? {} : reply.json() };
-  };
+  const app = await silentApp(t, { data, checkpointSeconds: 0, ...more }, { registry: testRegistry(), log });
+  const { ask } = app;
   /** Takes steps until one is refused, at most this many; says how many were taken, and why the next one was not. */
   const play = async (session_id: string, most: number) => {
     let taken = 0;
@@ -49,7 +45,7 @@ async function server(t: Test, data: string, more: Partial<Settings> = {}) {
     const request = { env_id: 'test/Counter-v0', wrappers: [{ name: 'auto_reset' }], ...more };
     return (await ask('POST', '/v1/sessions', request)).body;
   };
-  return { ...app, lines, ask, play, open };
+  return { ...app, lines, play, open };
 }
 
 t.test(

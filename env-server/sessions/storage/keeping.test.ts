@@ -2,9 +2,10 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry, waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
-import { type App, createApp } from '../../app.ts';
+import type { App } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
 import type { AnyEnvironment } from '../../environments/core/environment.ts';
 import type { Registry } from '../../environments/registry.ts';
@@ -21,19 +22,14 @@ t.setTimeout(900_000);
 const ESCAPED = '\u0001'.repeat(1024);
 
 async function server(t: Test, data: string, settings: Partial<Settings> = {}, clock?: ServerClock) {
-  const app = await createApp(
-    { logLevel: 'silent', data, checkpointSeconds: 0, ...settings },
+  const app = await silentApp(
+    t,
+    { data, checkpointSeconds: 0, ...settings },
     { registry: withOdd(testRegistry()), ...(clock ? { clock } : { now: () => 1e12 }) },
   );
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object, key?: string) => {
-    const headers = key === undefined ? {} : { 'idempotency-key': key };
-    const reply = await app.server.inject({ method, url, payload, headers });
-    return { status: reply.statusCode, body: reply.json() };
-  };
   const open = async (env_id: string, more: JsonObject = {}) =>
-    String((await ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);
-  return { ...app, ask, open };
+    String((await app.ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);
+  return { ...app, open };
 }
 
 /**

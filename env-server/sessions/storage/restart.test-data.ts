@@ -1,22 +1,19 @@
 import type { Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
+import { silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
-import { createApp } from '../../app.ts';
 import type { Settings } from '../../config/settings.ts';
 
 /** A server on a data folder, within this process; it is closed with the test. */
 export async function server(t: Test, data: string, clock = { now: 1e12 }, more: Partial<Settings> = {}) {
-  const app = await createApp(
-    { logLevel: 'silent', data, checkpointSeconds: 0, ...more },
+  const app = await silentApp(
+    t,
+    { data, checkpointSeconds: 0, ...more },
     { registry: testRegistry(), now: () => clock.now },
   );
-  t.teardown(() => app.server.close());
-  const ask = async (method: 'GET' | 'POST', url: string, payload?: object, key?: string) => {
-    const headers = key === undefined ? {} : { 'idempotency-key': key };
-    const reply = await app.server.inject({ method, url, payload, headers });
-    return reply.headers['content-type']?.toString().startsWith('application/jsonl')
-      ? reply.body
-      : reply.json();
+  const ask = async (...request: Parameters<typeof app.ask>) => {
+    const { headers, text, body } = await app.ask(...request);
+    return headers['content-type']?.toString().startsWith('application/jsonl') ? text : body;
   };
   return { ...app, ask };
 }

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { unasync } from './operations.ts';
+import { unasync } from './python-modules.ts';
 
 t.test('code for asyncio becomes code for threads, names and comments with it', async t => {
   const source = `"""One attempt, for asyncio."""
