@@ -40,7 +40,9 @@ const DEMONSTRATED_TOKENS = 500_000;
 const DEMONSTRATED_TURNS = 8000;
 const LEAST_PASSES = 4;
 const MAX_PASSES = 60;
+/** KL of a step that ends the updates of an iteration; without a limit a game went from 100 % to 0 by steps of 0.2 and 0.6. */
 const TARGET_KL = 0.05;
+const CONSTRAINED_KL = 0.1;
 /**
  * Entropy coefficient where penalties make waiting the best choice at first; 0.01 to 0.1 ended at waiting. With numbers that are
  * spelled, chance makes them long instead.
@@ -326,10 +328,10 @@ function constrained(
   return { value: true, reason };
 }
 
-/** Undefined where responses are constrained. */
-function targetKl(survey: Survey, tokens: TokenLengths | undefined): Choice<number> | undefined {
-  if (constrained(survey, tokens)) return undefined;
-  return { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' };
+function targetKl(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
+  return constrained(survey, tokens)
+    ? { value: CONSTRAINED_KL, reason: 'a larger step could lose what was learned: updates end there' }
+    : { value: TARGET_KL, reason: 'a larger step could lose the form of answers: updates end there' };
 }
 
 const UNMEASURED = {

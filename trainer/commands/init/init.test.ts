@@ -473,7 +473,7 @@ t.test(
     t.match(lists.text, / constrained: true # every response is a valid action of its state\n/);
     t.match(loadRunSettings(lists.out), {
       rollout: { constrained: true, response_length: Math.ceil(1.5 * 'say no'.length + 1) },
-      algorithm: { target_kl: null },
+      algorithm: { target_kl: 0.1 },
       warm_start: null,
     });
     const { out, text } = await initialized(t, url, 'Free-v0');
@@ -556,7 +556,7 @@ t.test(
       const { constrained, targetKl, formatPenalty, learningRate } = choices;
       return [constrained?.value, targetKl?.value, formatPenalty?.value, learningRate.value];
     };
-    const held = [true, undefined, undefined, 2e-3];
+    const held = [true, 0.1, undefined, 2e-3];
     t.same(chosen('names', 5), held);
     t.same(chosen('examples', 2), held);
     t.same(chosen('examples', 2, 'Json'), [undefined, 0.05, -9, 2e-3], 'a number may be another');
