@@ -55,7 +55,10 @@ t.test('a summary names the step of a validation that is older than the run', as
     after: { step: validated, success: 0.22, tags },
     references: {},
   });
-  t.equal(summaryLines(summary(0), 'x')[1], 'Lake: success 22 % at step 0 (95 % interval 18 % to 25 %)');
+  t.equal(
+    summaryLines(summary(0), 'x')[1],
+    'Lake: success 22 % when last validated, at step 0 (95 % interval 18 % to 25 %)',
+  );
   t.equal(summaryLines(summary(34), 'x')[1], 'Lake: success 10 % → 22 % (95 % interval 18 % to 25 %)');
   const at = (step: number, earned: number) => {
     const result = { success: 0, low: 0, high: 0.1, return: earned };

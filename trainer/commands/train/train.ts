@@ -280,7 +280,8 @@ export function summaryLines(summary: RunSummary, command: string): string[] {
     const before = summary.before?.tags[tag];
     const start =
       before && summary.before!.step < summary.after!.step ? `${shownShare(before.success)} → ` : '';
-    const at = summary.after!.step < summary.step ? ` at step ${summary.after!.step}` : '';
+    const at =
+      summary.after!.step < summary.step ? ` when last validated, at step ${summary.after!.step}` : '';
     if (after.success === 0 && !before?.success && after.return !== undefined) {
       const from = start && before?.return !== undefined ? `${shownReturn(before.return)} → ` : '';
       lines.push(`${tag}: return ${from}${shownReturn(after.return)}${at}`);
