@@ -80,13 +80,13 @@ t.test('the page of the claim about the generalist shows each environment next t
   });
   const page = claimPage(
     claim,
-    [end('generalist', { SudokuUnseen: 0.4 }), end('specialist in Sudoku', { SudokuUnseen: 0.6 })],
+    [end('generalist', { SudokuUnseen: 0.4 }), end('Sudoku alone', { SudokuUnseen: 0.6 })],
     'npm run bench:claims -- --claim 2',
     { SudokuUnseen: { random: 0.01, optimal: 1 } },
   );
   t.match(
     page,
-    '| SudokuUnseen | 40.0 % (30.9–49.8) | specialist in Sudoku: 60.0 % (50.2–69.1) | 1.0 % | optimal: 100.0 % |',
+    '| SudokuUnseen | 40.0 % (30.9–49.8) | Sudoku alone: 60.0 % (50.2–69.1) | 1.0 % | optimal: 100.0 % |',
   );
 });
 

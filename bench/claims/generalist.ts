@@ -19,19 +19,21 @@ const BEST: { readonly [game: string]: string } = { Game2048: 'heuristic', Spati
 
 const testedTag = ({ name, tested }: (typeof GAMES)[number]) => tested ?? `${name}Unseen`;
 
-function specialist(game: (typeof GAMES)[number]): ClaimRun {
+/** Imitates the games of the best player, by Muon or not, and then plays. */
+function specialist(game: (typeof GAMES)[number], games = 3000, iterations = 50, muon = false): ClaimRun {
   const { name, harder } = game;
   return {
-    variant: `specialist in ${name}`,
+    variant: `${name} ${muon ? 'by Muon' : 'alone'}`,
     config: CONFIG,
     overrides: [
       `train_tags=[${name}Train]`,
       `validation.tags=[${testedTag(game)}]`,
       `validation.sets.harder.tags=[${harder}]`,
       'rollout.adaptive_curriculum=null',
-      'warm_start.episodes=3000',
+      `warm_start.episodes=${games}`,
+      ...(muon ? ['warm_start.muon={}'] : []),
       EVERY_SEED_ONE_TEST,
-      ...within(50, 8),
+      ...within(iterations, 8),
     ],
   };
 }
@@ -41,8 +43,8 @@ export const GENERALIST: Claim = {
   name: 'generalist',
   title: 'One small policy for eight games',
   text: [
-    'One policy of half a million weights learns eight games by one recipe: a warm start on the games of reference players, then groups of 8 compared with their mean; each game’s share of the batch follows its success. A specialist for each game has the same policy, recipe and number of episodes of that game.',
-    'Success is sampled, on levels of another split than training’s. “Harder” are presets that nothing was trained on: two boxes, more holes, new names of arms, and so on. The caps on moves are those of `configs/generalist-nano.yaml`.',
+    'One policy of half a million weights learns eight games by one recipe, `configs/generalist-nano.yaml`: a warm start on the games of reference players, then groups of 8 compared with their mean; each game’s share of the batch follows its success. A specialist (“alone”) has the same policy, recipe and number of episodes of its game. Those “by Muon” have Muon in the warm start, 6,000 games of Sudoku and 24,000 of Countdown.',
+    'Success is sampled, on levels of another split than training’s. “Harder” are presets that nothing was trained on: two boxes, more holes, new names of arms, and so on.',
   ],
   runs: [
     {
@@ -50,7 +52,9 @@ export const GENERALIST: Claim = {
       config: CONFIG,
       overrides: ['warm_start.episodes=24000', EVERY_SEED_ONE_TEST, ...within(400, 60)],
     },
-    ...GAMES.map(specialist),
+    ...GAMES.map(game => specialist(game)),
+    ...GAMES.filter(({ name }) => name === 'Sudoku').map(game => specialist(game, 6000, 25, true)),
+    ...GAMES.filter(({ name }) => name === 'Countdown').map(game => specialist(game, 24_000, 100, true)),
   ],
   pairs: [],
   references: [],

@@ -38,7 +38,7 @@ const FORMS: readonly QuickForm[] = [
           'training.validate_every=40',
           ...within(160, 10),
         ];
-      if (!GAMES.some(name => variant === `specialist in ${name}`)) return undefined;
+      if (!GAMES.some(name => variant === `${name} alone`)) return undefined;
       return ['training.validate_every=20', ...within(40, 2.5)];
     },
     players: GAMES,
