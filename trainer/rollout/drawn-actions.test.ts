@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { JsonObject } from '../../shared/json.ts';
 import { fits } from '../../shared/schema/check.ts';
-import { DRAWN_SPAN, drawnActions, hasUnboundedNumbers, spanned } from './described-tag.ts';
+import { DRAWN_SPAN, drawnActions, hasUnboundedNumbers, spanned } from './drawn-actions.ts';
 
 t.test('drawn actions fit their schema and differ', async t => {
   const schemas: JsonObject[] = [

@@ -1,4 +1,4 @@
-import { DRAWN_SPAN } from '../../rollout/described-tag.ts';
+import { DRAWN_SPAN } from '../../rollout/drawn-actions.ts';
 import { type Survey, spaceType } from './survey.ts';
 
 /** Longest episode, in tokens, that a small policy from random weights learns to read in full within minutes. */

@@ -5,7 +5,8 @@ import type { Schemas } from '../../client/operations.ts';
 import { ServerProblem } from '../../client/retry.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
-import { drawnActionsOf, hasUnboundedNumbers, writtenAction } from '../../rollout/described-tag.ts';
+import { drawnActionsOf, writtenAction } from '../../rollout/described-tag.ts';
+import { hasUnboundedNumbers } from '../../rollout/drawn-actions.ts';
 import { costsTheEpisode } from '../../rollout/environment-session.ts';
 import { observationText } from '../../rollout/session-requests.ts';
 

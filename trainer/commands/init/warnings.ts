@@ -1,4 +1,4 @@
-import { DRAWN_SPAN } from '../../rollout/described-tag.ts';
+import { DRAWN_SPAN } from '../../rollout/drawn-actions.ts';
 import { shownReturn } from '../../tracking/progress.ts';
 import {
   baselineOf,
