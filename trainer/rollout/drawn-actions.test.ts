@@ -90,8 +90,9 @@ t.test('numbers without a bound reach as far as drawn ones under a span', async 
       depth: { type: 'integer', exclusiveMaximum: 0 },
       list: { type: 'array', items: { anyOf: [{ type: 'integer' }, { const: 5000 }] } },
       day: { type: 'integer', minimum: 1, maximum: 7 },
+      year: { type: 'integer', enum: [1999, -1] },
     },
-    required: ['price', 'minimum', 'depth', 'list', 'day'],
+    required: ['price', 'minimum', 'depth', 'list', 'day', 'year'],
   };
   const bounded = spanned(schema, DRAWN_SPAN) as JsonObject;
   t.match(bounded, {

@@ -148,7 +148,8 @@ export function spanned(schema: Json, span: number, depth = 0): Json {
     return [name, PARTS.has(name) ? inner(value) : value];
   });
   const types = [rules.type].flat();
-  if (!types.includes('integer') && !types.includes('number')) return Object.fromEntries(parts);
+  const isListed = 'enum' in rules || 'const' in rules;
+  if (isListed || !(types.includes('integer') || types.includes('number'))) return Object.fromEntries(parts);
   const least = minimum ?? above;
   const most = maximum ?? below;
   return {

@@ -30,6 +30,7 @@ t.test('fills in defaults and refuses what does not fit', async t => {
       size: { type: 'integer', minimum: 2, maximum: 9, default: 4 },
       mode: { type: 'string', enum: ['easy', 'hard'], default: 'easy' },
       names: { type: 'array', items: { type: 'string', maxLength: 5 }, maxItems: 2 },
+      speed: { type: 'integer', enum: [1, 2, 4] },
       inner: { type: 'object', properties: { p: { type: 'number', default: 0.5 } }, default: {} },
     },
   });
@@ -41,11 +42,13 @@ t.test('fills in defaults and refuses what does not fit', async t => {
     { size: 1 },
     { size: 'x' },
     { mode: 'odd' },
+    { speed: 3 },
+    { speed: '1' },
     { names: ['abcdef'] },
     { other: 1 },
   ];
   for (const value of wrong) t.ok(resolveAgainst(schema, value).fault, JSON.stringify(value));
-  t.notOk(resolveAgainst(schema, { names: ['a', 'b'] }).fault);
+  t.notOk(resolveAgainst(schema, { names: ['a', 'b'], speed: 4 }).fault);
 });
 
 t.test('a property is needed when it is required or has a default', async t => {
@@ -75,6 +78,8 @@ t.test('slow, circular and dangerous schemas are refused with their place', asyn
   t.match(faultsOf({ type: 'integer', default: 'x' }), [/the default does not fit/]);
   t.match(faultsOf({ type: 'integer', minimum: '1' }), [/must be a number/]);
   t.match(faultsOf({ type: 'string', enum: [] }), [/1 to 1000 strings/]);
+  t.match(faultsOf({ type: 'integer', enum: [1, 1.5] }), [/enum: must be a list of 1 to 1000 whole numbers/]);
+  t.match(faultsOf({ type: 'number', enum: [1, 7], maximum: 5 }), [/numbers within the other keywords/]);
   t.match(faultsOf({ type: 'object', required: ['x'] }), [/"x" is not one of the properties/]);
   t.match(faultsOf({ type: 'object', properties: [] }), [/must be an object of schemas/]);
   t.match(faultsOf(null), [/a schema is an object/]);

@@ -13,17 +13,22 @@ const MAX_CHOICES = 1000;
 const NOTES = ['title', 'description', 'default'];
 const ANY = Type.Unknown();
 
+const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'];
+
 /** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are excluded. */
 const KEYWORDS: { readonly [type: string]: readonly string[] } = {
   object: ['properties', 'required', 'additionalProperties'],
   array: ['items', 'minItems', 'maxItems'],
   string: ['minLength', 'maxLength', 'enum'],
-  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
-  integer: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'],
+  number: [...BOUNDS, 'enum'],
+  integer: [...BOUNDS, 'enum'],
   boolean: [],
   null: [],
 };
-const NUMERIC = new Set([...KEYWORDS.number, 'minItems', 'maxItems', 'minLength', 'maxLength']);
+const NUMERIC = new Set([...BOUNDS, 'minItems', 'maxItems', 'minLength', 'maxLength']);
+
+/** Types of which values may be listed, and these in words. */
+const LISTED = { string: 'strings', number: 'numbers', integer: 'whole numbers' } as const;
 
 /** The types and keywords that schemas of custom environments may use. */
 const SUBSET = Object.entries(KEYWORDS)
@@ -95,15 +100,19 @@ class SubsetCompiler {
           limits,
         );
       case 'string':
-        if (node.enum === undefined) return Type.String(limits);
-        if (!isTextList(node.enum) || node.enum.length === 0 || node.enum.length > MAX_CHOICES) {
-          return wrong(`must be a list of 1 to ${MAX_CHOICES} strings`, `${at}/enum`);
-        }
-        return Type.Enum([...node.enum], { type: 'string', ...limits });
       case 'number':
-        return Type.Number(limits);
-      case 'integer':
-        return Type.Integer(limits);
+      case 'integer': {
+        const plain = { string: Type.String, number: Type.Number, integer: Type.Integer }[type](limits);
+        if (node.enum === undefined) return plain;
+        const choices = Array.isArray(node.enum) ? node.enum : [];
+        if (choices.length === 0 || choices.length > MAX_CHOICES || !choices.every(one => fits(plain, one))) {
+          return wrong(
+            `must be a list of 1 to ${MAX_CHOICES} ${LISTED[type]} within the other keywords`,
+            `${at}/enum`,
+          );
+        }
+        return Type.Enum(choices, { type, ...limits });
+      }
       case 'boolean':
         return Type.Boolean(limits);
       default:
