@@ -57,6 +57,7 @@ t.test('nothing is drawn where a schema does not say what an action looks like',
     { type: 'array', minItems: 1 },
     { $ref: '#' },
     { $ref: '#/$defs/none' },
+    { type: 'object', properties: null },
     { type: 'object', properties: { a: { $ref: '#' } }, required: ['a'] },
   ]) {
     t.equal(drawnActions(schema as JsonObject), undefined, JSON.stringify(schema));
@@ -106,4 +107,6 @@ t.test('numbers without a bound reach as far as drawn ones under a span', async 
   });
   for (const action of drawnActions(schema)!) t.ok(fits(bounded, action), JSON.stringify(action));
   t.same([hasUnboundedNumbers(schema), hasUnboundedNumbers(bounded)], [true, false]);
+  const referring = { $ref: '#/definitions/a', definitions: { a: { type: 'integer' } }, $defs: null };
+  t.match(spanned(referring, 9), { definitions: { a: { minimum: 0, maximum: 9 } }, $defs: null });
 });

@@ -60,11 +60,9 @@ function valueFor(schema: Json | undefined, draw: Draw, depth: number): Json | u
   if (Array.isArray(alternatives)) return inner(rng.choice(alternatives as readonly Json[]));
   switch (Array.isArray(type) ? rng.choice(type as readonly Json[]) : type) {
     case 'object': {
-      if (properties === undefined) return undefined;
-      const required = new Set(rules.required as readonly string[] | undefined);
-      const named = Object.entries(properties as JsonObject).filter(
-        ([name]) => required.has(name) || rng.chance(0.5),
-      );
+      if (!isObject(properties)) return undefined;
+      const required = new Set(Array.isArray(rules.required) ? rules.required : []);
+      const named = Object.entries(properties).filter(([name]) => required.has(name) || rng.chance(0.5));
       const entries = named.map(([name, one]) => [name, inner(one)] as const);
       return entries.some(([, value]) => value === undefined)
         ? undefined
@@ -139,12 +137,8 @@ export function spanned(schema: Json, span: number, depth = 0): Json {
     ...rules
   } = schema as JsonObject;
   const parts = Object.entries(schema as JsonObject).map(([name, value]) => {
-    if (name === 'properties' || name === '$defs') {
-      return [
-        name,
-        Object.fromEntries(Object.entries(value as JsonObject).map(([key, one]) => [key, inner(one)])),
-      ];
-    }
+    if (NAMED_PARTS.has(name) && isObject(value))
+      return [name, Object.fromEntries(Object.entries(value).map(([key, one]) => [key, inner(one)]))];
     return [name, PARTS.has(name) ? inner(value) : value];
   });
   const types = [rules.type].flat();
@@ -161,8 +155,9 @@ export function spanned(schema: Json, span: number, depth = 0): Json {
   };
 }
 
-/** Keywords with schemas as values. */
+/** Keywords with schemas as values, and those with schemas by name. */
 const PARTS = new Set(['items', 'prefixItems', 'anyOf', 'oneOf']);
+const NAMED_PARTS = new Set(['properties', '$defs', 'definitions']);
 
 /** True if numbers of the schema lack a bound. */
 export const hasUnboundedNumbers = (schema: JsonObject): boolean =>
