@@ -149,6 +149,11 @@ t.test('answers of the wrong form are faults with a reason', async t => {
     ['{ state: {}, truncated: "no" }', /truncated must be a boolean/],
     ['{ state: {}, info: [] }', /info must be an object, got a list/],
     ['{ state: {}, info: { success: "yes" } }', /info.success must be a boolean/],
+    ['(Array.prototype.toJSON = () => 5, { state: {} })', /rng.state must be 4 unsigned 32-bit integers/],
+    [
+      '(Object.defineProperty(Random.prototype, "state", { value: [] }), { state: {} })',
+      /rng.state must be 4 unsigned/,
+    ],
   ];
   for (const [step, message] of cases) {
     const { environment, rng, state } = await faulty(step);

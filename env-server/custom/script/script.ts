@@ -7,6 +7,9 @@ import { compileBehavior, listingValidActions } from '../definitions/behavior.ts
 import { type ScriptDefinition, sourceOf } from '../definitions/definition.ts';
 import type { ScriptPool } from './pool.ts';
 
+/** Length of {@link RandomState}. */
+const WORDS = 4;
+
 interface State extends AnsweredObservation {
   /** The script's own state as JSON text, which only the script reads. */
   readonly script: string;
@@ -41,7 +44,10 @@ export function scriptEnvironment(
     const text = await pool.call(script, request);
     const end = text.indexOf('\n');
     const answer = JSON.parse(text.slice(end + 1)) as Answer;
-    const result = reading(() => read(answer, text.slice(0, end)));
+    const result = reading(() => {
+      checkRandom(answer.rng);
+      return read(answer, text.slice(0, end));
+    });
     rng.moveTo(answer.rng);
     return result;
   }
@@ -84,6 +90,17 @@ interface Answer {
   readonly [key: string]: unknown;
   readonly seen: unknown;
   readonly rng: RandomState;
+}
+
+/**
+ * A script can redefine the `state` of its generator.
+ * @throws InvalidAnswer
+ */
+function checkRandom(state: RandomState): void {
+  if (Array.isArray(state) && state.length === WORDS && state.every(word => word >>> 0 === word)) return;
+  throw new InvalidAnswer(
+    `rng.state must be ${WORDS} unsigned 32-bit integers: draw from rng, and leave it as it is`,
+  );
 }
 
 /** Structured observation from `observe`, or the script's own state. */
