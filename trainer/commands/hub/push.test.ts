@@ -5,6 +5,7 @@ import t from 'tap';
 import { parse, stringify } from 'yaml';
 import { startHub, TEST_TOKEN } from '../../hub/hub.test-data.ts';
 import { silentProgress } from '../../tracking/progress.ts';
+import { initialState } from '../../training/run-folder/checkpoint.ts';
 import { tinySettings } from '../../training/runs.test-data.ts';
 import { push, validationCurve } from './push.ts';
 
@@ -32,7 +33,7 @@ t.test('a run is pushed with a card of its settings, curve and evaluation', asyn
   const servers = [{ ...tiny.servers[0], token: 'secret-token' }];
   const settings = { ...tiny, servers, policy: { ...tiny.policy, init: 'org/base' } };
   await writeFile(join(run, 'config.yaml'), stringify(settings));
-  const state = { format: 1, step: 2, validations: [] };
+  const state = { ...initialState(0), step: 2 };
   await writeFile(join(policy, '../trainer.json'), JSON.stringify(state));
   const validations = [
     { step: 0, success: 0.1, low: 0.05, high: 0.2 },

@@ -9,7 +9,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, join, relative, sep } from 'node:path';
-import { attempted } from '../../../shared/json.ts';
+import { shown } from '../../../shared/faults.ts';
+import { attempted, isObject } from '../../../shared/json.ts';
 import { trainerLog } from '../../../shared/log.ts';
 import { replaceFileSync } from '../../../shared/replace-file.ts';
 import type { KeptCheckpoints } from '../../../shared/run-folder/requests.ts';
@@ -211,20 +212,45 @@ export function readCheckpoint(folder: string): Checkpoint {
   if (!existsSync(join(folder, STATE_FILE))) {
     throw new Error(`${folder} holds no checkpoint: there is no ${STATE_FILE} in it`);
   }
-  const state = readState(join(folder, STATE_FILE));
-  if (state.format !== FORMAT) {
-    throw new Error(`${folder} has checkpoint format ${state.format}; this version reads ${FORMAT}`);
-  }
-  return { folder, policy: join(folder, POLICY_FOLDER), state };
+  return { folder, policy: join(folder, POLICY_FOLDER), state: readState(join(folder, STATE_FILE)) };
 }
 
 function readState(file: string): TrainerState {
   try {
-    return JSON.parse(readFileSync(file, 'utf8')) as TrainerState;
+    const state = JSON.parse(readFileSync(file, 'utf8')) as TrainerState;
+    checkState(state);
+    return state;
   } catch (error) {
     throw new Error(`${file}: ${(error as Error).message}`, { cause: error });
   }
 }
+
+const COUNTS = [
+  'step',
+  'updates',
+  'nextSeed',
+  'episodes',
+  'turns',
+  'sampledTokens',
+  'trainedTokens',
+] as const satisfies readonly (keyof TrainerState)[];
+
+/** Checks the parts that every state has. @throws Error naming the first that is wrong */
+function checkState(state: TrainerState): void {
+  if (!isObject(state)) throw new Error(`it must hold an object, got ${shown(state)}`);
+  const { format, seconds, validations } = state;
+  if (format !== FORMAT) throw new Error(`it has format ${shown(format)}; this version reads ${FORMAT}`);
+  for (const name of COUNTS) {
+    if (!Number.isSafeInteger(state[name]) || state[name] < 0)
+      throw new Error(`\`${name}\` must be an integer from 0, got ${shown(state[name])}`);
+  }
+  if (!Number.isFinite(seconds)) throw new Error(`\`seconds\` must be a number, got ${shown(seconds)}`);
+  if (!Array.isArray(validations) || !validations.every(isValidation))
+    throw new Error('`validations` must list objects with `step`, `seconds` and `metrics`');
+}
+
+const isValidation = (value: ValidationRecord): boolean =>
+  isObject(value) && Number.isFinite(value.step) && Number.isFinite(value.seconds) && isObject(value.metrics);
 
 /** The checkpoint of this run that a folder contains or belongs to; undefined for other folders. */
 export function checkpointOf(run: Pick<RunFolder, 'checkpoints'>, policy: string): Checkpoint | undefined {

@@ -160,6 +160,26 @@ t.test('a checkpoint of another format is refused', async t => {
   t.throws(() => latestCheckpoint(run), /format 7; this version reads 1/);
 });
 
+t.test('a state with an edited part is refused by the name of the part', async t => {
+  const run = runFolderAt(t.testdir());
+  await saveCheckpoint(run, { ...initialState(0), step: 1 }, save, 2);
+  const folder = await saveCheckpoint(run, { ...initialState(0), step: 2 }, save, 2);
+  const good = { ...initialState(0), step: 2 };
+  for (const [state, message] of [
+    [null, /trainer.json: it must hold an object, got null/],
+    [{ format: 1 }, /`step` must be an integer from 0, got undefined/],
+    [{ ...good, step: 'x' }, /`step` must be an integer from 0, got "x"/],
+    [{ ...good, step: -3 }, /`step` must be an integer from 0, got -3/],
+    [{ ...good, nextSeed: 1.5 }, /`nextSeed` must be an integer from 0, got 1.5/],
+    [{ ...good, seconds: null }, /`seconds` must be a number, got null/],
+    [{ ...good, validations: [{ step: 1 }] }, /`validations` must list objects with `step`/],
+  ] as const) {
+    writeFileSync(join(folder, 'trainer.json'), JSON.stringify(state));
+    t.throws(() => latestCheckpoint(run), message);
+    t.throws(() => latestCheckpoint(run), /the one before it is .*step-000001/);
+  }
+});
+
 const validated = (step: number, success: number) => ({
   step,
   seconds: 10 * step,
