@@ -1,6 +1,14 @@
+import { join } from 'node:path';
+import { ModelFileError } from '../models/files/model-file.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 import type { ParameterStore } from '../tensor/runtime/parameter-store.ts';
-import { readOptimizer, readTrained, saveCheckpoint, saveModel } from './checkpoint/checkpoint.ts';
+import {
+  readOptimizer,
+  readTrained,
+  saveCheckpoint,
+  saveModel,
+  VALUE_HEAD_FILE,
+} from './checkpoint/checkpoint.ts';
 import { readAdapterWeights } from './checkpoint/model-folder.ts';
 import { LossScale } from './learning/loss-scale.ts';
 import { WeightAverage } from './learning/weight-average.ts';
@@ -105,12 +113,16 @@ export class PolicyState {
     await saveModel(folder, { config, base: place?.base ?? null, loraDropout, weights, files });
   }
 
-  /** Loads everything from a folder of the same model; without optimizer state the optimizer starts fresh. */
+  /**
+   * Loads everything from a folder of the same model; without optimizer state the optimizer starts fresh.
+   * @throws SafetensorsError, ModelFileError naming what is missing or damaged
+   */
   async load(folder: string): Promise<void> {
     const { options, config, weights, first, second } = this.#parts;
     const adapter = config.lora === undefined ? null : folder;
-    await readTrained({ base: folder, adapter }, config, weights);
+    const isWhole = await readTrained({ base: folder, adapter }, config, weights);
     const progress = options.generationOnly ? null : await readOptimizer(folder, { first, second });
+    if (progress && !isWhole) throw new ModelFileError(`${join(folder, VALUE_HEAD_FILE)} is missing`);
     this.#step = progress?.step ?? 0;
     this.lossScale?.restore(progress?.lossScale);
     this.#version = progress?.version ?? this.#version + 1;

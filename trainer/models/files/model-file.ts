@@ -8,8 +8,8 @@ const MAX_TEXT_BYTES = 256 * 2 ** 20;
 /** A snapshot in a cache of huggingface_hub: its files are links to the `blobs` of the same model. */
 const SNAPSHOT = /[\\/]models--[^\\/]+[\\/]snapshots[\\/][0-9a-f]{40}$/;
 
-/** A file of a model's folder that is not read; the message says why and what to do. */
-class ModelFileError extends Error {
+/** A file of a model's folder that is missing or not read; the message says why and what to do. */
+export class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
 }
 

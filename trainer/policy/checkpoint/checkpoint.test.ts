@@ -116,6 +116,26 @@ t.test(
   },
 );
 
+t.test('a checkpoint without one of its files is refused by the name of the file', async t => {
+  const policy = await closing(t, policyWith({}));
+  const saved = join(folder, 'parted');
+  await policy.save(saved);
+  for (const name of [
+    'value_head.safetensors',
+    'optimizer/optimizer.json',
+    'optimizer/optimizer.safetensors',
+  ]) {
+    const bytes = await readFile(join(saved, name));
+    await rm(join(saved, name));
+    await t.rejects(policy.load(saved), { message: new RegExp(`parted/${name}`) });
+    await writeFile(join(saved, name), bytes);
+  }
+  await writeFile(join(saved, 'optimizer/optimizer.json'), '{"step":"x","version":1}');
+  await t.rejects(policy.load(saved), /optimizer.json must hold `step` and `version`, integers from 0/);
+  await rm(join(saved, 'optimizer'), { recursive: true });
+  await policy.load(saved);
+});
+
 t.test('a base with tensors that its architecture lacks is refused, and errors name the file', async t => {
   const policy = await closing(t, policyWith({}));
   const saved = join(folder, 'biased');

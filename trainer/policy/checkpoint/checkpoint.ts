@@ -1,9 +1,10 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { parseJson } from '../../../shared/json.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import type { BlockedWeights, DecoderConfig } from '../../models/config.ts';
 import { configToText } from '../../models/config-json.ts';
-import { isThere } from '../../models/files/model-file.ts';
+import { isThere, ModelFileError } from '../../models/files/model-file.ts';
 import {
   openWeights,
   SafetensorsError,
@@ -189,39 +190,53 @@ export async function checkWeights(folder: string, config: DecoderConfig): Promi
 /**
  * Reads the learned weights into a store: the whole model, or its adapter. A value head of the store stays unchanged
  * where neither the adapter nor the base has one.
+ * @returns false for such a head
  * @throws SafetensorsError naming a tensor that is missing or has another size
  */
 export async function readTrained(
   { base, adapter }: ModelFolders,
   config: DecoderConfig,
   weights: ParameterStore,
-): Promise<void> {
+): Promise<boolean> {
   if (!isFrozen(config)) await readWeights(base, weights);
   else if (adapter !== null) await readAdapterWeights(adapter, config, weights);
   const head = weights.layout.filter(isHead);
+  if (head.length === 0) return true;
   for (const folder of [adapter, base]) {
-    if (head.length === 0 || folder === null) continue;
+    if (folder === null) continue;
     const path = join(folder, VALUE_HEAD_FILE);
     if (!(await isThere(path))) continue;
     await readInto(path, weights, '', head);
-    return;
+    return true;
   }
+  return false;
 }
 
-/** Reads moments and counters; null with zeroed moments where the folder has none (a model from elsewhere). */
+/**
+ * Reads moments and counters; null with zeroed moments where the folder has neither (a model from elsewhere).
+ * @throws SafetensorsError, ModelFileError where a file is damaged or only one of the two is there
+ */
 export async function readOptimizer(folder: string, optimizer: OptimizerState): Promise<Progress | null> {
   const own = join(folder, OPTIMIZER_FOLDER);
   // Checkpoints before 2026-11-24 have them next to the weights.
-  const place = (await isThere(join(own, OPTIMIZER_STATE_FILE))) ? own : folder;
-  if (!(await isThere(join(place, OPTIMIZER_STATE_FILE)))) {
+  const place = (await isThere(own)) ? own : folder;
+  const [moments, counters] = [join(place, OPTIMIZER_FILE), join(place, OPTIMIZER_STATE_FILE)];
+  if (!(await isThere(moments)) && !(await isThere(counters))) {
     optimizer.first.flat.fill(0);
     optimizer.second.flat.fill(0);
     return null;
   }
-  const path = join(place, OPTIMIZER_FILE);
-  await readInto(path, optimizer.first, `${FIRST_MOMENT}.`, optimizer.first.layout);
-  await readInto(path, optimizer.second, `${SECOND_MOMENT}.`, optimizer.second.layout);
-  return JSON.parse(await readFile(join(place, OPTIMIZER_STATE_FILE), 'utf8')) as Progress;
+  await readInto(moments, optimizer.first, `${FIRST_MOMENT}.`, optimizer.first.layout);
+  await readInto(moments, optimizer.second, `${SECOND_MOMENT}.`, optimizer.second.layout);
+  return readProgress(counters);
+}
+
+async function readProgress(path: string): Promise<Progress> {
+  if (!(await isThere(path))) throw new ModelFileError(`${path} is missing`);
+  const progress = parseJson(await readFile(path, 'utf8')) as Partial<Progress> | undefined;
+  const isCount = (value: unknown) => Number.isSafeInteger(value) && Number(value) >= 0;
+  if (isCount(progress?.step) && isCount(progress?.version)) return progress as Progress;
+  throw new ModelFileError(`${path} must hold \`step\` and \`version\`, integers from 0`);
 }
 
 /** Tensors in checkpoints that are computed or tied here: rotary tables, the output layer of tied embeddings. */
