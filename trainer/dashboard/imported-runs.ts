@@ -13,7 +13,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { hostname } from 'node:os';
-import { basename, extname, join } from 'node:path';
+import { basename, extname, join, relative } from 'node:path';
 import type { RowGroup } from 'hyparquet';
 import { atEnd } from '../../shared/closing.ts';
 import { type EpisodeRecord, RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
@@ -23,8 +23,8 @@ import { type OnRow, RowSplitter, TrajectoryImport } from '../../site/compute/fo
 const MIB = 1024 * 1024;
 /** Most bytes of a command's files, and of the episodes that are written out again: a packed file may hold more. */
 const MAX_BYTES = 2048 * MIB;
-/** Most files in a folder, and its depth: `job/trial/agent/trajectory.json`. */
-const MAX_FILES = 10_000;
+/** Most files of a folder, and its depth: `job/trial/agent/trajectory.json`. */
+const MAX_FILES = 100_000;
 const MAX_DEPTH = 4;
 const PARQUET_MARK = 'PAR1';
 /** Bytes of episodes kept in memory until they are written. */
@@ -61,14 +61,16 @@ export async function importRuns(
   let left = maxBytes;
   for (const path of paths) {
     const isRun = isRunFolder(path);
-    const files = isRun ? RUN_PARTS.flatMap(name => filesBelow(join(path, name))) : filesAt(path);
+    const files = isRun
+      ? Object.values(RUN_FILES).flatMap(name => filesBelow(join(path, name)))
+      : filesAt(path);
     left -= files.reduce((sum, file) => sum + statSync(file).size, 0);
     if (left < 0)
       throw new Error(
         `${path}: the files have more than ${maxBytes / MIB} MiB together; view some of them, e.g. of one step`,
       );
     const id = freeName(basename(path, extname(path)).replace(/^\.+/, '') || 'trajectories', taken);
-    runs.push(isRun ? copiedRun(path, root, id) : await importRun(files, root, id, space, signal));
+    runs.push(isRun ? copiedRun(files, path, root, id) : await importRun(files, root, id, space, signal));
   }
   return runs;
 }
@@ -80,27 +82,36 @@ function freeName(name: string, taken: Set<string>): string {
   return free;
 }
 
-/** Files and folders of a run that pages show; checkpoints are not among them. */
-const RUN_PARTS = Object.values(RUN_FILES);
-
 /** True for a folder that a run of ragen has written. */
 const isRunFolder = (path: string): boolean =>
   existsSync(join(path, RUN_FILES.status)) && existsSync(join(path, RUN_FILES.trajectories));
 
-/** Paths of a file, or of the files in a folder and below; none where nothing is. */
-function filesBelow(path: string): string[] {
+/**
+ * The files in a folder and below that have a fitting name, or the file itself; none where nothing is.
+ * @throws Error for more than {@link MAX_FILES}
+ */
+function filesBelow(path: string, fits = /./): string[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats?.isDirectory()) return stats ? [path] : [];
-  return readdirSync(path, { recursive: true, encoding: 'utf8' })
-    .map(name => join(path, name))
-    .filter(file => statSync(file).isFile());
+  const found: string[] = [];
+  const collect = (folder: string, depth: number): void => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      const file = join(folder, entry.name);
+      if (entry.isDirectory() && depth < MAX_DEPTH) collect(file, depth + 1);
+      if (entry.isFile() && fits.test(entry.name) && found.push(file) > MAX_FILES)
+        throw new Error(
+          `${path}: more than ${MAX_FILES} files; name fewer, or show a run with \`dashboard\``,
+        );
+    }
+  };
+  collect(path, 1);
+  return found;
 }
 
-/** Copies a run of ragen without its checkpoints. */
-function copiedRun(path: string, root: string, id: string): ImportedRun {
+/** Copies the files of a run that pages show; checkpoints are not among them. */
+function copiedRun(files: readonly string[], path: string, root: string, id: string): ImportedRun {
   const folder = join(root, id);
-  for (const name of RUN_PARTS.filter(name => existsSync(join(path, name))))
-    cpSync(join(path, name), join(folder, name), { recursive: true });
+  for (const file of files) cpSync(file, join(folder, relative(path, file)));
   const episodes = filesBelow(join(folder, RUN_FILES.trajectories)).reduce(
     (sum, file) => sum + linesIn(file),
     0,
@@ -130,22 +141,10 @@ function filesAt(path: string): string[] {
     throw new Error(
       `${path} holds the runs of ragen ${runs.slice(0, 3).join(', ')}: name one of them, or show all with the command \`dashboard\``,
     );
-  const found: string[] = [];
-  collect(path, MAX_DEPTH, found);
+  const found = filesBelow(path, IS_TRAJECTORY_FILE);
   if (found.length === 0)
     throw new Error(`${path} has no .jsonl, .parquet or trajectory.json in it; name the files themselves`);
   return found.sort(new Intl.Collator('en', { numeric: true }).compare);
-}
-
-function collect(folder: string, depth: number, found: string[]): void {
-  for (const entry of readdirSync(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory() && depth > 1) collect(path, depth - 1, found);
-    if (!entry.isFile() || !IS_TRAJECTORY_FILE.test(entry.name)) continue;
-    if (found.length === MAX_FILES)
-      throw new Error(`${folder}: more than ${MAX_FILES} files; name fewer of them`);
-    found.push(path);
-  }
 }
 
 async function importRun(
