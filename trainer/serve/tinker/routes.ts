@@ -1,7 +1,5 @@
 import { hash, randomUUID } from 'node:crypto';
-import type { Readable, Transform } from 'node:stream';
 import { serialize } from 'node:v8';
-import { createBrotliDecompress, createGunzip, createInflate, createZstdDecompress } from 'node:zlib';
 import type { FastifyInstance, FastifyReply, FastifyRequest, HTTPMethods } from 'fastify';
 import Type, { type TProperties } from 'typebox';
 import type { LossBatch, LossProgram } from '../../policy/learning/loss-program.ts';
@@ -9,41 +7,26 @@ import {
   decodeForwardBackwardRequest,
   encodeForwardBackwardOutput,
   encodeSampleResponse,
-  placeOf,
   TinkerProtocolError,
 } from '../../tinker/proto.ts';
 import { keyOf } from '../access.ts';
-import { ApiError, badRequest, clientGone } from '../openai/errors.ts';
+import { badRequest, clientGone } from '../openai/errors.ts';
 import { apiErrorOf, sendError } from '../openai/routes.ts';
 import { bodyParser } from '../openai/schemas.ts';
+import * as bodies from './bodies.ts';
+import { type Fields, Id } from './bodies.ts';
 import type { CheckpointKind } from './checkpoints.ts';
 import type { Result } from './futures.ts';
 import { readLoss } from './losses.ts';
 import { sampleTask } from './samplers.ts';
-import * as schemas from './schemas.ts';
-import { type Fields, Id } from './schemas.ts';
 import { type FoundModel, MAX_SAMPLES, type TinkerServer } from './server.ts';
 import type { TrainingModel } from './training-model.ts';
 
-const PROTOBUF = 'application/x-protobuf';
-const TRAINING_BODY_BYTES = 64 * 2 ** 20;
-/** Beginning of a body that is refused, which holds the number of its request. */
-const HEAD_BYTES = 2 ** 16;
-const CHUNK_BYTES = 2 ** 18;
 /** Advice to the client of a refused operation in which no number of an open model was found. */
 const UNREAD =
   'no seq_id of an open model was read: if it had one, send that number again, as later ones wait for it';
 /** A request with one of these statuses is refused for good: its client does not send it again. */
 const REFUSED: ReadonlySet<number> = new Set([400, 404, 413, 415]);
-/** Routes with numbers. */
-const OPERATIONS = /\/(?:forward_backward|optim_step|load_weights|save_weights(?:_for_sampler)?)$/;
-/** Encodings of bodies. All but zstd are refused, and are read for the number of their request. */
-const UNPACKERS: ReadonlyMap<string, () => Transform> = new Map([
-  ['zstd', () => createZstdDecompress({ chunkSize: CHUNK_BYTES })],
-  ['gzip', () => createGunzip()],
-  ['deflate', () => createInflate()],
-  ['br', () => createBrotliDecompress()],
-]);
 
 /** A request with what its route needs. */
 interface Call {
@@ -72,13 +55,13 @@ function json<P extends TProperties>(
  */
 const ordered = <P extends TProperties, T extends object>(
   fields: P,
-  read: (body: Fields<P & typeof schemas.Numbered>) => T,
+  read: (body: Fields<P & typeof bodies.Numbered>) => T,
   work: (kept: T & Operation, found: FoundModel, server: TinkerServer) => Promise<Result>,
 ): Handler =>
-  json({ ...schemas.Numbered, ...fields }, (body, call) => {
-    const { model_id, seq_id } = body as Fields<typeof schemas.Numbered>;
+  json({ ...bodies.Numbered, ...fields }, (body, call) => {
+    const { model_id, seq_id } = body as Fields<typeof bodies.Numbered>;
     const operation = { model_id, seq_id, content: hashOf(body) };
-    const kept = { ...read(body as Fields<P & typeof schemas.Numbered>), ...operation };
+    const kept = { ...read(body as Fields<P & typeof bodies.Numbered>), ...operation };
     return submit(call, operation, later(work, kept, call.server));
   });
 
@@ -104,7 +87,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     return { supported_models: [{ ...model, trainable: true, sampleable: true }] };
   },
 
-  'POST create_session': json(schemas.SessionFields, (_, { server, owner }) => ({
+  'POST create_session': json(bodies.SessionFields, (_, { server, owner }) => ({
     session_id: server.createSession(owner).id,
   })),
   'POST session_heartbeat': json({ session_id: Id }, ({ session_id }, { server, owner }) => {
@@ -118,11 +101,11 @@ const ROUTES: Readonly<Record<string, Handler>> = {
   'POST retrieve_future': json({ request_id: Id }, async ({ request_id }, call) => {
     const { server, owner, request, reply } = call;
     const result = await server.result(request_id, owner, clientGone(request, reply).signal);
-    if (result instanceof Uint8Array) return reply.type(PROTOBUF).send(result);
+    if (result instanceof Uint8Array) return reply.type(bodies.PROTOBUF).send(result);
     return result ?? reply.status(408).send({ type: 'try_again', request_id, queue_state: 'active' });
   }),
 
-  'POST create_model': json(schemas.ModelFields, (body, { server, owner }) => {
+  'POST create_model': json(bodies.ModelFields, (body, { server, owner }) => {
     const { lora_config: lora, optimizer_config } = body;
     const session = server.session(body.session_id, owner);
     server.checkBase(body.base_model);
@@ -134,7 +117,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     const model = { lora: server.loraOf(lora), seed: lora.seed };
     return server.openModel(session, body.model_seq_id, hashOf(body), model, {});
   }),
-  'POST load_weights': json(schemas.LoadFields, async (body, call) => {
+  'POST load_weights': json(bodies.LoadFields, async (body, call) => {
     const { path, optimizer, model_id, seq_id, session_id, model_seq_id } = body;
     const { server, owner } = call;
     const content = hashOf(body);
@@ -172,8 +155,8 @@ const ROUTES: Readonly<Record<string, Handler>> = {
   'POST forward_backward': call =>
     call.server.unpacking.group(call.owner).run(async () => {
       const { server, request } = call;
-      if (!Buffer.isBuffer(request.body)) throw protobufAlone();
-      const bytes = await unpacked(request, request.body, 'zstd');
+      if (!Buffer.isBuffer(request.body)) throw bodies.protobufAlone();
+      const bytes = await bodies.unpacked(request, request.body, 'zstd');
       const decoded = decodeForwardBackwardRequest(bytes);
       const { modelId: model_id, seqId: seq_id, data, lossFn, lossConfig, forwardOnly } = decoded;
       // Maps have no order.
@@ -187,7 +170,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
       });
     }),
   'POST optim_step': ordered(
-    schemas.StepFields,
+    bodies.StepFields,
     ({ adam_params: adam, optimizer_params }) => ({
       isOther: Boolean(optimizer_params),
       optimizer: {
@@ -206,12 +189,12 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     },
   ),
   'POST save_weights': ordered(
-    schemas.SaveFields,
+    bodies.SaveFields,
     ({ path, ttl_seconds, overwrite }) => ({ path, ttl_seconds, overwrite }),
     (kept, found, server) => save(server, 'weights', kept, found),
   ),
   'POST save_weights_for_sampler': ordered(
-    schemas.SamplerFields,
+    bodies.SamplerFields,
     body => {
       const { path, ttl_seconds, overwrite, sampling_session_seq_id: number, kind } = body;
       return { path, ttl_seconds, overwrite, number, kind };
@@ -226,7 +209,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     },
   ),
 
-  'POST create_sampling_session': json(schemas.SamplingSessionFields, async (body, { server, owner }) => {
+  'POST create_sampling_session': json(bodies.SamplingSessionFields, async (body, { server, owner }) => {
     const { checkpoints } = server;
     const session = server.session(body.session_id, owner);
     const { model_path: path = null, base_model: base, sampling_session_seq_id: number } = body;
@@ -242,7 +225,7 @@ const ROUTES: Readonly<Record<string, Handler>> = {
     const { id: sampler_id, path } = server.sampler(id, owner).sampler;
     return { sampler_id, base_model: server.name, ...(path ? { model_path: path } : {}) };
   },
-  'POST asample': json(schemas.SampleFields, async (body, { server, owner }) => {
+  'POST asample': json(bodies.SampleFields, async (body, { server, owner }) => {
     const { sampling_session_id: id, seq_id: number } = body;
     if (!id) {
       const fault = 'sampling_session_id is missing: create one with create_sampling_session';
@@ -290,17 +273,17 @@ const ROUTES: Readonly<Record<string, Handler>> = {
 /** The routes of the Tinker API behind a prefix, which is `/api/v1`. */
 export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser(PROTOBUF, rawBody);
+  app.addContentTypeParser(bodies.PROTOBUF, bodies.rawBody);
   const parse = app.getDefaultJsonParser('error', 'error');
   app.addContentTypeParser('application/json', (request, payload, done) => {
-    jsonText(request, payload).then(text => parse(request, text, done), done);
+    bodies.jsonText(request, payload).then(text => parse(request, text, done), done);
   });
   app.setErrorHandler((error, request, reply) => {
     const fault = error instanceof TinkerProtocolError ? badRequest(error.message) : apiErrorOf(error);
     // Its number is used up, so that no other request waits for it.
     const isCounted =
-      REFUSED.has(fault.status) && server.refuse(placeIn(request), ownerOf(request), fault.message);
-    const isUnread = !isCounted && mayHaveNumber(request, fault.status);
+      REFUSED.has(fault.status) && server.refuse(bodies.placeIn(request), ownerOf(request), fault.message);
+    const isUnread = !isCounted && bodies.mayHaveNumber(request, fault.status);
     const detail = isUnread ? `${fault.message}; ${UNREAD}` : fault.message;
     return sendError(fault.status < 500 ? fault : error, request, reply, () => ({ detail }));
   });
@@ -310,7 +293,7 @@ export function tinkerRoutes(app: FastifyInstance, server: TinkerServer): void {
       const { id } = request.params as Pick<Call, 'id'>;
       return handle({ server, owner: ownerOf(request), id, request, reply });
     };
-    const limit = address === 'forward_backward' ? { bodyLimit: TRAINING_BODY_BYTES } : {};
+    const limit = address === 'forward_backward' ? { bodyLimit: bodies.TRAINING_BODY_BYTES } : {};
     app.route({ method, url: `/${address}`, handler, ...limit });
   }
 }
@@ -325,7 +308,7 @@ const adding =
 async function save(
   { checkpoints, name: base_model }: TinkerServer,
   kind: CheckpointKind,
-  { path: name, ttl_seconds: ttlSeconds, overwrite }: Fields<typeof schemas.SaveFields>,
+  { path: name, ttl_seconds: ttlSeconds, overwrite }: Fields<typeof bodies.SaveFields>,
   { session: { owner }, model }: FoundModel,
 ): Promise<Result> {
   const checkpoint = { kind, name, owner, base_model, ttlSeconds, overwrite };
@@ -334,7 +317,7 @@ async function save(
 }
 
 /** An operation of a model. */
-interface Operation extends Fields<typeof schemas.Numbered> {
+interface Operation extends Fields<typeof bodies.Numbered> {
   /** Hash of its content. */
   readonly content: string;
   /** False: it runs as it arrives, before smaller numbers. */
@@ -365,94 +348,9 @@ async function submit(
   return { request_id, model_id };
 }
 
-/** A body as it came, or the beginning of one that is too large. @throws ApiError 400 */
-async function rawBody({ routeOptions }: FastifyRequest, payload: Readable): Promise<Buffer> {
-  const parts: Buffer[] = [];
-  let size = 0;
-  try {
-    for await (const part of payload.iterator({ destroyOnReturn: false })) {
-      size += parts[parts.push(part) - 1].length;
-      if (size > routeOptions.bodyLimit!) break;
-    }
-  } catch {
-    throw badRequest('the client went away');
-  }
-  // A client reads the reply when all that it sends was read.
-  payload.resume();
-  return Buffer.concat(parts);
-}
-
-/** The text of a JSON body. Where it is refused, its bytes are the body of the request. */
-async function jsonText(request: FastifyRequest, payload: Readable): Promise<string> {
-  const body = await rawBody(request, payload);
-  request.body = body;
-  // Parsing so large a body would delay everybody.
-  if (request.routeOptions.bodyLimit === TRAINING_BODY_BYTES) throw protobufAlone();
-  return (await unpacked(request, body, 'identity')).toString();
-}
-
-/**
- * A body, unpacked. It becomes the body of the request, as far as it can be.
- * @param known the encoding that is taken besides none
- * @throws ApiError 400, 413 or 415
- */
-async function unpacked(request: FastifyRequest, body: Buffer, known: 'zstd' | 'identity'): Promise<Buffer> {
-  const { headers, socket, routeOptions } = request;
-  const limit = routeOptions.bodyLimit!;
-  const { 'content-encoding': encoding = 'identity' } = headers;
-  if (socket.destroyed) throw badRequest('the client went away');
-  const most = `more than ${limit / 2 ** 20} MiB`;
-  let fault: ApiError | undefined;
-  if (body.length > limit) fault = new ApiError(413, `the body is too large: it has ${most}`);
-  else if (encoding === 'identity') return body;
-  else if (encoding !== known)
-    fault = new ApiError(415, `content-encoding ${encoding} is not supported; use ${known}`);
-  const stream = UNPACKERS.get(encoding)?.();
-  const parts: Buffer[] = [];
-  let left = fault ? HEAD_BYTES : limit;
-  try {
-    for await (const part of stream?.end(body) ?? []) {
-      left -= parts[parts.push(part) - 1].length;
-      if (left < 0) throw new ApiError(413, `the body has ${most} when it is unpacked`);
-    }
-  } catch (error) {
-    fault ??=
-      error instanceof ApiError ? error : badRequest(`the body is not zstd: ${(error as Error).message}`);
-  }
-  if (parts.length > 0) request.body = Buffer.concat(parts);
-  if (fault) throw fault;
-  return request.body as Buffer;
-}
-
-/** The model and number that a refused request names, as far as they can be read; it may have any form. */
-function placeIn({ body, headers, routeOptions }: FastifyRequest) {
-  const learns = routeOptions.url?.endsWith('/forward_backward') === true;
-  if (!Buffer.isBuffer(body)) {
-    const { model_id, seq_id } = (body ?? {}) as { readonly [field: string]: unknown };
-    return { model_id, seq_id, learns };
-  }
-  if (headers['content-type']?.startsWith(PROTOBUF)) {
-    const { modelId: model_id, seqId: seq_id, forwardOnly } = placeOf(body);
-    return { model_id, seq_id, learns: !forwardOnly };
-  }
-  const text = body.toString('latin1');
-  const [, model_id] = /"model_id"\s*:\s*"([^"]+)"/.exec(text) ?? [];
-  const [, seq_id] = /"seq_id"\s*:\s*(\d+)/.exec(text) ?? [];
-  return { model_id, seq_id: Number(seq_id), learns };
-}
-
-/** True for an operation that was refused before its number was read. JSON that is broken has one only if it says so. */
-function mayHaveNumber({ body, headers, routeOptions }: FastifyRequest, status: number): boolean {
-  if (!OPERATIONS.test(routeOptions.url ?? '')) return false;
-  if (status !== 400 || !Buffer.isBuffer(body)) return status === 413 || status === 415;
-  return headers['content-type']?.startsWith(PROTOBUF) === true || body.includes('"seq_id"');
-}
-
 /** Hash of a request's key, which distinguishes owners. */
 export const ownerOf = ({ headers }: Pick<FastifyRequest, 'headers'>): string =>
   hash('sha256', keyOf(headers) ?? '', 'hex').slice(0, 32);
-
-const protobufAlone = (): ApiError => new ApiError(415, `forward_backward takes ${PROTOBUF} alone`);
 
 const hashOf = (content: object): string =>
   hash('sha256', content instanceof Uint8Array ? content : JSON.stringify(content), 'base64');

@@ -12,7 +12,7 @@ import type { LoraConfig } from '../../models/adapters/lora.ts';
 import type { LocalPolicy } from '../../policy/local-policy.ts';
 import { NO_LOGPROB, type SampleResponse } from '../../tinker/proto.ts';
 import { badRequest } from '../openai/errors.ts';
-import type { Fields, SampleFields } from './schemas.ts';
+import type { Fields, SampleFields } from './bodies.ts';
 
 /** An adapter to sample with. */
 export interface AdapterWeights {

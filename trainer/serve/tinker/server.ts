@@ -12,10 +12,10 @@ import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import { Budget } from '../access.ts';
 import type { Models, ModelsOptions } from '../models.ts';
 import { ApiError, badRequest } from '../openai/errors.ts';
+import type { Lora } from './bodies.ts';
 import { Checkpoints, type FoundCheckpoint } from './checkpoints.ts';
 import { Futures, type Result } from './futures.ts';
 import { type AdapterWeights, SamplerPool } from './samplers.ts';
-import type { Lora } from './schemas.ts';
 import { TrainingModel } from './training-model.ts';
 
 /** Alpha of every adapter, as in the service and SkyRL. */
