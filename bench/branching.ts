@@ -16,7 +16,7 @@ import { readJsonLines } from '../trainer/tracking/jsonlines.ts';
 import { latestCheckpoint } from '../trainer/training/run-folder/checkpoint.ts';
 import { runFolderAt } from '../trainer/training/run-folder/run-folder.ts';
 import { type BranchingRun, type Point, writeComparison } from './branching/report.ts';
-import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
+import { completeRun, ROOT, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
@@ -270,6 +270,5 @@ async function ended(plan: {
   readonly name: string;
   readonly overrides: readonly string[];
 }): Promise<void> {
-  const status = await runTrainer(trainerArguments({ ...plan, folder, server: server.origin }), 'ignore');
-  if (status !== 0) throw new Error(`${plan.name} ended with status ${status}; the same command continues`);
+  await completeRun(trainerArguments({ ...plan, folder, server: server.origin }), 'ignore');
 }

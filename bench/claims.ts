@@ -27,7 +27,7 @@ import { SMOLLM2 } from './claims/published-model.ts';
 import { QUICK_CLAIMS } from './claims/quick.ts';
 import { playReferences, readReferences } from './claims/reference-players.ts';
 import { claimFigures, claimPage } from './claims/report.ts';
-import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
+import { completeRun, ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
 import { writePlannedThoughts } from './claims/thoughts.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
@@ -141,8 +141,7 @@ async function makeThoughts(run: ClaimRun, seed: number, folder: string, origin:
   const solved = `${file}.solved`;
   const servers = `servers=${JSON.stringify([{ url: origin }])}`;
   const overrides = [...overridesOf(run, seed, folder), servers];
-  const status = await runTrainer(['demonstrations', run.config, ...overrides, '--out', solved, '--quiet']);
-  if (status !== 0) throw new Error(`demonstrations ended with status ${status}`);
+  await completeRun(['demonstrations', run.config, ...overrides, '--out', solved, '--quiet']);
   writePlannedThoughts(solved, file);
   rmSync(solved);
 }

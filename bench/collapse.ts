@@ -7,7 +7,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { join, resolve } from 'node:path';
 import { wrapped } from '../docs/generator/markdown.ts';
 import { Random } from '../shared/random.ts';
-import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
+import { completeRun, ROOT, trainerArguments } from './claims/run-trainer.ts';
 import { collapsePage, outcomeOf } from './collapse/report.ts';
 import { withThoughts } from './collapse/thoughts.ts';
 import { CONFIG, LEARNS, SHARED, VARIANTS, WARM } from './collapse/variants.ts';
@@ -28,7 +28,7 @@ try {
   for (const { name, settings } of VARIANTS) {
     const run = name.replaceAll(/\W+/g, '-');
     const overrides = [`policy.init=${JSON.stringify(start)}`, ...SHARED, ...LEARNS, ...settings];
-    await trainer(
+    await completeRun(
       trainerArguments({
         command: 'train',
         config: CONFIG,
@@ -52,13 +52,8 @@ async function teach(): Promise<void> {
   const data = join(folder, 'thoughts.jsonl');
   const overrides = [...SHARED, ...WARM];
   const servers = `servers=${JSON.stringify([{ url: server.origin }])}`;
-  await trainer(['demonstrations', CONFIG, ...overrides, servers, '--out', pulls]);
+  await completeRun(['demonstrations', CONFIG, ...overrides, servers, '--out', pulls]);
   writeFileSync(data, withThoughts(readFileSync(pulls, 'utf8'), Random.fromSeed(1)));
   const run = { command: 'sft', config: CONFIG, overrides, folder, name: 'warm' } as const;
-  await trainer([...trainerArguments({ ...run, server: server.origin }), '--data', data]);
-}
-
-async function trainer(args: readonly string[]): Promise<void> {
-  const status = await runTrainer(args);
-  if (status !== 0) throw new Error(`trainer ${args[0]} ended with ${status}`);
+  await completeRun([...trainerArguments({ ...run, server: server.origin }), '--data', data]);
 }

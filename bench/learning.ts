@@ -20,7 +20,7 @@ import { documentedEnvironment } from '../docs/documented-environments.ts';
 import { loadRunSettings } from '../trainer/config/load.ts';
 import type { RunSummary } from '../trainer/training/run-folder/report.ts';
 import { readOutcome } from './claims/outcomes.ts';
-import { ROOT, runTrainer, trainerArguments } from './claims/run-trainer.ts';
+import { completeRun, ROOT, trainerArguments } from './claims/run-trainer.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { ServerProcess } from './server-process.ts';
 
@@ -79,7 +79,8 @@ export async function trainOwnEnvironments(
     try {
       await register(server, id, started?.url);
       const config = join(folder, `${tag}.yaml`);
-      if (!existsSync(config)) await ended(['init', id, '--servers', server, '--out', config]);
+      if (!existsSync(config))
+        await completeRun(['init', id, '--servers', server, '--out', config], 'ignore');
       for (const seed of SEEDS) {
         rows.push(await trained({ environment, config, seed, folder, server }));
         keep(rows);
@@ -113,7 +114,10 @@ async function trained({ environment, config, seed, folder, server }: RunPlan): 
     'policy.workers=1',
   ];
   if (!readOutcome(join(folder, name), tag, seed)) {
-    await ended(trainerArguments({ command: 'train', config, folder, name, server, overrides }));
+    await completeRun(
+      trainerArguments({ command: 'train', config, folder, name, server, overrides }),
+      'ignore',
+    );
   }
   const { points, seconds, episodes } = readOutcome(join(folder, name), tag, seed)!;
   return {
@@ -125,11 +129,6 @@ async function trained({ environment, config, seed, folder, server }: RunPlan): 
     episodes,
     points: points.map(({ step, success }) => ({ step, success })),
   };
-}
-
-async function ended(args: readonly string[]): Promise<void> {
-  const status = await runTrainer(args, 'ignore');
-  if (status !== 0) throw new Error(`${args[0]} ended with status ${status}; the same command continues`);
 }
 
 async function register(server: string, envId: string, url: string | undefined): Promise<void> {
@@ -262,11 +261,8 @@ try {
         'seeds.validation=123',
       ];
       const planned = { command: 'train', config, folder, name: run, server: server.origin } as const;
-      const status = await runTrainer(
-        trainerArguments({ ...planned, overrides: [...overrides, ...length, ...positionals] }),
-        'ignore',
-      );
-      if (status !== 0) throw new Error(`${name}: the trainer ended with status ${status}`);
+      const all = [...overrides, ...length, ...positionals];
+      await completeRun(trainerArguments({ ...planned, overrides: all }), 'ignore');
     }
     const summary = JSON.parse(readFileSync(join(folder, run, 'summary.json'), 'utf8')) as RunSummary;
     if (summary.ended === 'stopped' || !summary.after)

@@ -20,6 +20,13 @@ export function runTrainer(
   });
 }
 
+/** Like {@link runTrainer}. @throws Error for a run that ends with another status than 0 */
+export async function completeRun(args: readonly string[], output?: 'inherit' | 'ignore'): Promise<void> {
+  const status = await runTrainer(args, output);
+  if (status === 0) return;
+  throw new Error(`the trainer ended with status ${status} (${args.join(' ')}); the same command continues`);
+}
+
 export interface PlannedRun {
   readonly command: 'train' | 'sft';
   readonly config: string;
