@@ -9,7 +9,7 @@
 
 import { Random } from '../shared/random.ts';
 import { GenerationEngine } from '../trainer/generation/engine.ts';
-import type { DecodeProgramKind } from '../trainer/generation/programs/program-choice.ts';
+import type { DecodeProgramKind } from '../trainer/generation/programs/decode-program.ts';
 import type { DecoderConfig } from '../trainer/models/config.ts';
 import { initialize, parameterSpecs } from '../trainer/models/parameters.ts';
 import { OnnxRuntime } from '../trainer/tensor/runtime/onnx/onnx-runtime.ts';

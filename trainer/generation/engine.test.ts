@@ -13,7 +13,7 @@ import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
 import { type EngineOptions, GenerationEngine } from './engine.ts';
 import type { GenerateRequest, Generation, SamplingSettings } from './generation.ts';
 import { compileGrammar } from './grammar.ts';
-import type { DecodeProgramKind } from './programs/program-choice.ts';
+import type { DecodeProgramKind } from './programs/decode-program.ts';
 
 const runtime = new OnnxRuntime();
 t.after(() => runtime.close());

@@ -10,8 +10,10 @@ import {
 } from './generation.ts';
 import { type ResponseGrammar, SparseGrammarMatcher, sparseGrammar, TextGrammarMatcher } from './grammar.ts';
 import { type Encode, LogitsProcessor } from './logits-processor.ts';
-import type { DecodeProgram } from './programs/decode-program.ts';
-import { createProgram, type ProgramChoiceOptions } from './programs/program-choice.ts';
+import type { DecodeProgram, DecodeProgramKind, DecodeProgramOptions } from './programs/decode-program.ts';
+import { DeviceProgram } from './programs/device-program.ts';
+import { KERNELS_HIDDEN_SIZE, KernelProgram, kernelsCompute } from './programs/kernel-program.ts';
+import { SegmentProgram } from './programs/segment-program.ts';
 import { checkSampling, type SampledToken, Sampler } from './sampling.ts';
 import { ActiveRequest, type Decode, Sequence, StopStrings } from './sequence.ts';
 
@@ -23,12 +25,33 @@ function defaultMaxRows({ hiddenSize }: DecoderConfig): number {
   return hiddenSize <= 256 ? 128 : 512;
 }
 
-export interface EngineOptions extends ProgramChoiceOptions {
+export interface EngineOptions extends DecodeProgramOptions {
+  /** Kind of the model's program; by its size when absent. */
+  readonly program?: DecodeProgramKind;
   readonly maxRows?: number;
   /** Text of tokens; stop strings need it. */
   readonly decode?: Decode;
   /** Token ids of a text; bad words need it. */
   readonly encode?: Encode;
+}
+
+/**
+ * The program and the cache of a model for an engine.
+ * @throws RangeError for `device` on a runtime without device memory, and `kernels` for a family that they do not
+ * support
+ */
+function createProgram(options: EngineOptions, maxRows: number): DecodeProgram {
+  const { config, runtime } = options;
+  const small = config.hiddenSize <= KERNELS_HIDDEN_SIZE;
+  const onProcessor = small && kernelsCompute(config) ? 'kernels' : 'segments';
+  const { program = runtime.memory === undefined ? onProcessor : 'device' } = options;
+  if (program === 'device') {
+    if (runtime.memory === undefined) {
+      throw new RangeError(`the runtime ${runtime.name} has no device memory: choose kernels or segments`);
+    }
+    return new DeviceProgram(options, runtime.memory, maxRows);
+  }
+  return program === 'segments' ? new SegmentProgram(options, maxRows) : new KernelProgram(options, maxRows);
 }
 
 /**

@@ -7,8 +7,8 @@ import type { Runtime } from '../tensor/runtime/runtime.ts';
 import { WebGpuRuntime } from '../tensor/runtime/webgpu/webgpu-runtime.ts';
 import { GenerationEngine } from './engine.ts';
 import type { GenerateRequest, Generation } from './generation.ts';
-import { kernelsCompute } from './programs/kernel-arguments.ts';
-import type { DecodeProgramKind } from './programs/program-choice.ts';
+import type { DecodeProgramKind } from './programs/decode-program.ts';
+import { kernelsCompute } from './programs/kernel-program.ts';
 
 const onnx = new OnnxRuntime();
 /** Null where this machine has none. */

@@ -4,7 +4,7 @@ import { counted } from '../../shared/text.ts';
 import { blockBytes } from '../generation/cache/kv-cache.ts';
 import { BLOCK_SIZE } from '../generation/cache/sequence-cache.ts';
 import { compileGrammar } from '../generation/grammar.ts';
-import { KERNELS_HIDDEN_SIZE } from '../generation/programs/program-choice.ts';
+import { KERNELS_HIDDEN_SIZE } from '../generation/programs/kernel-program.ts';
 import { squaredNorms, startMagnitudes } from '../models/adapters/dora.ts';
 import type { LoraConfig } from '../models/adapters/lora.ts';
 import { withLora } from '../models/adapters/peft.ts';

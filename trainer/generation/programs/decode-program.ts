@@ -1,9 +1,31 @@
 import type { Random } from '../../../shared/random.ts';
+import type { DecoderConfig } from '../../models/config.ts';
+import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
+import type { Runtime } from '../../tensor/runtime/runtime.ts';
 import type { BlockTable } from '../cache/sequence-cache.ts';
 import type { SamplingSettings } from '../generation.ts';
-import type { ResponseGrammar } from '../grammar.ts';
+import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { LogitsProcessor } from '../logits-processor.ts';
 import type { SampledToken } from '../sampling.ts';
+
+/**
+ * `kernels`: ragen's WebAssembly; `segments`: programs of the runtime between the attentions; `device`: everything on a
+ * device with its own memory.
+ */
+export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
+
+/** What every program is made of. */
+export interface DecodeProgramOptions {
+  readonly config: DecoderConfig;
+  readonly valueHead: boolean;
+  readonly runtime: Runtime;
+  readonly parameters: ParameterSource;
+  readonly maxSequenceLength: number;
+  /** Sequences that keep their cache at once; others are recomputed when they continue. */
+  readonly maxOpenSequences: number;
+  /** Grammars that requests may name. */
+  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
+}
 
 /** Settings that a head row's token is sampled with. */
 export interface RowSampling {

@@ -4,12 +4,11 @@ import { ropeTables, ropeWidth } from '../../models/rope.ts';
 import { scoreScale, turnHeads } from '../../models/sequence-layout.ts';
 import { GraphBuilder, type Tensor } from '../../tensor/graph/graph.ts';
 import { SAMPLE_RESULTS, SAMPLE_SETTINGS } from '../../tensor/graph/operations/device.ts';
-import type { ParameterSource } from '../../tensor/runtime/parameter-store.ts';
-import type { DeviceArray, DeviceMemory, Executable, Runtime } from '../../tensor/runtime/runtime.ts';
+import type { DeviceArray, DeviceMemory, Executable } from '../../tensor/runtime/runtime.ts';
 import { BLOCK_SIZE, BlockTable } from '../cache/sequence-cache.ts';
 import type { CompiledGrammar, ResponseGrammar } from '../grammar.ts';
 import type { SampledToken } from '../sampling.ts';
-import type { DecodeProgram, RowSampler, RowSampling } from './decode-program.ts';
+import type { DecodeProgram, DecodeProgramOptions, RowSampler, RowSampling } from './decode-program.ts';
 
 /** Most entries in the table of forbidden tokens of all grammars, which every compiled pass holds. */
 const MAX_TABLE = 2 ** 20;
@@ -128,18 +127,6 @@ export class DeviceSampler implements RowSampler {
   }
 }
 
-export interface DeviceProgramOptions {
-  readonly config: DecoderConfig;
-  readonly valueHead: boolean;
-  readonly runtime: Runtime;
-  readonly parameters: ParameterSource;
-  readonly maxSequenceLength: number;
-  /** Sequences that keep their cache at once; others are recomputed when they continue. */
-  readonly maxOpenSequences: number;
-  /** Grammars that requests may name. */
-  readonly grammars?: ReadonlyMap<string, CompiledGrammar>;
-}
-
 interface BoundPass {
   readonly executable: Executable;
   /** Logits of the head rows; empty where the pass returns none. */
@@ -159,7 +146,7 @@ export class DeviceProgram implements DecodeProgram {
   readonly values: Float32Array;
   readonly valuesStride = 1;
   readonly blockTable: BlockTable;
-  readonly #options: DeviceProgramOptions;
+  readonly #options: DecodeProgramOptions;
   readonly #memory: DeviceMemory;
   readonly #maxRows: number;
   /** Place in the cache of each row, the slot of its sequence, its position, and its angles. */
@@ -173,7 +160,7 @@ export class DeviceProgram implements DecodeProgram {
   #cache: { readonly [name: string]: DeviceArray } | null = null;
 
   /** @param memory the runtime's */
-  constructor(options: DeviceProgramOptions, memory: DeviceMemory, maxRows: number) {
+  constructor(options: DecodeProgramOptions, memory: DeviceMemory, maxRows: number) {
     const { config, maxSequenceLength, maxOpenSequences } = options;
     const width = ropeWidth(config);
     this.#options = options;

@@ -9,9 +9,9 @@ import {
   ParameterStore,
 } from '../../tensor/runtime/parameter-store.ts';
 import type { Executable, Runtime } from '../../tensor/runtime/runtime.ts';
-import type { KvCache } from '../cache/kv-cache.ts';
+import { KvCache } from '../cache/kv-cache.ts';
 import type { BlockTable } from '../cache/sequence-cache.ts';
-import { type DecodeProgram, gatherRows } from './decode-program.ts';
+import { type DecodeProgram, type DecodeProgramOptions, gatherRows } from './decode-program.ts';
 
 /**
  * DoRA's factors m / ‖V‖ of all adapted linear layers, as parameters: they are computed once for each version of the
@@ -80,16 +80,6 @@ const LEAST_ROWS = 2;
 /** Larger numbers of rows are rounded up to a multiple of this. */
 const ROW_STEP = 4;
 
-export interface SegmentProgramOptions {
-  readonly config: DecoderConfig;
-  readonly valueHead: boolean;
-  readonly runtime: Runtime;
-  readonly parameters: ParameterSource;
-  readonly cache: KvCache;
-  /** As {@link roundedRows} gives it. */
-  readonly maxRows: number;
-}
-
 /**
  * The decoder as a tensor program split at its attentions, which the cache computes. All arrays are allocated once; a
  * segment is compiled once, for any number of rows.
@@ -101,7 +91,9 @@ export class SegmentProgram implements DecodeProgram {
   readonly logitsStride: number;
   readonly values: Float32Array;
   readonly valuesStride = 1;
-  readonly #options: SegmentProgramOptions;
+  readonly #options: DecodeProgramOptions;
+  readonly #maxRows: number;
+  readonly #cache: KvCache;
   /** Hidden states between segments; a segment reads one and writes the other. */
   readonly #hidden: readonly [Float32Array, Float32Array];
   readonly #headHidden: Float32Array;
@@ -111,9 +103,12 @@ export class SegmentProgram implements DecodeProgram {
   /** Null without DoRA. */
   readonly #doraFactors: DoraFactors | null;
 
-  constructor(options: SegmentProgramOptions) {
-    const { config, maxRows, runtime, parameters } = options;
+  constructor(options: DecodeProgramOptions, most: number) {
+    const { config, runtime, parameters } = options;
+    const maxRows = roundedRows(most);
     this.#options = options;
+    this.#maxRows = maxRows;
+    this.#cache = new KvCache(config, { ...options, maxRows });
     this.#doraFactors = DoraFactors.of(config, runtime, parameters);
     this.ids = new Int32Array(maxRows);
     this.#hidden = [
@@ -133,15 +128,16 @@ export class SegmentProgram implements DecodeProgram {
   }
 
   get blockTable(): BlockTable {
-    return this.#options.cache.blockTable;
+    return this.#cache.blockTable;
   }
 
   setRun(run: number, firstRow: number, rows: number, position: number, slot: number): void {
-    this.#options.cache.setRun(run, firstRow, rows, position, slot);
+    this.#cache.setRun(run, firstRow, rows, position, slot);
   }
 
   async run(rows: number, runs: number, headRows: Int32Array, headCount: number): Promise<void> {
-    const { config, cache } = this.#options;
+    const { config } = this.#options;
+    const cache = this.#cache;
     await this.#doraFactors?.update();
     for (let layer = 0; layer < config.layers; layer++) {
       this.#segments[layer] ??= await this.#compileLayer(layer);
@@ -160,7 +156,8 @@ export class SegmentProgram implements DecodeProgram {
 
   /** The end of the previous layer, or the embedding, and the projections of `layer`. */
   async #compileLayer(layer: number): Promise<BoundSegment> {
-    const { config, cache, maxRows: rows } = this.#options;
+    const { config } = this.#options;
+    const rows = this.#maxRows;
     const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
@@ -174,19 +171,20 @@ export class SegmentProgram implements DecodeProgram {
       const mixed = g.input('mixed', 'float32', [rows, width]);
       hidden = segments.finishLayer(g, layer - 1, before, mixed);
       inputs.hidden = this.#hidden[(layer - 1) % 2];
-      inputs.mixed = cache.rows.mixed;
+      inputs.mixed = this.#cache.rows.mixed;
     }
     const { query, key, value } = segments.project(g, layer, hidden);
     g.output('hidden', hidden);
     g.output('queries', query);
     g.output('keys', key);
     g.output('values', value);
-    const { queries, keys, values } = cache.rows;
+    const { queries, keys, values } = this.#cache.rows;
     return this.#bind(g, inputs, { hidden: this.#hidden[layer % 2], queries, keys, values });
   }
 
   async #compileHead(): Promise<BoundSegment> {
-    const { config, valueHead, maxRows: rows } = this.#options;
+    const { config, valueHead } = this.#options;
+    const rows = this.#maxRows;
     const g = new GraphBuilder({ rowsAlike: true });
     const segments = decoderSegments(config, { storedFactors: true });
     const width = config.heads * config.headDimension;
@@ -223,6 +221,6 @@ interface BoundSegment {
 }
 
 /** The number of rows that segments run with for this many. */
-export function roundedRows(rows: number): number {
+function roundedRows(rows: number): number {
   return rows <= LEAST_ROWS ? LEAST_ROWS : Math.ceil(rows / ROW_STEP) * ROW_STEP;
 }
