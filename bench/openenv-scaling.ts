@@ -12,8 +12,8 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { readPeers, virtualEnvironment } from '../openapi/python/scripts/venv.ts';
 import { freePort } from '../test/free-port.test-data.ts';
+import { readPeers, virtualEnvironment } from '../test/virtual-environment.ts';
 import { positiveInteger, scriptFlags } from './flags.ts';
 import { median, processorSeconds } from './measuring.ts';
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { lacksPython, PYTHON, PYTHON_MS } from '../../test/python.test-data.ts';
-import { runPackageTests } from './scripts/run-tests.ts';
+import { runPackageTests } from '../../test/python-package.ts';
 
 /** The modules of each family of `ragen-env serve`, as the service's table has them. */
 const TABLE = [

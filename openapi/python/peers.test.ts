@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { PARTS } from '../../test/parts/parts.ts';
-import { readPeers } from './scripts/venv.ts';
+import { readPeers } from '../../test/virtual-environment.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { lacksPython, PYTHON, PYTHON_MS } from '../../test/python.test-data.ts';
-import { runPackageTests } from './scripts/run-tests.ts';
+import { runPackageTests } from '../../test/python-package.ts';
 
 const skip = lacksPython(
   'gymnasium',
