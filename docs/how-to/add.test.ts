@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
-import { operations } from '../../trainer/tensor/graph/operations/index.ts';
+import { operations } from '../../trainer/tensor/graph/graph.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 /** Files of the repository in the scratch copy. */

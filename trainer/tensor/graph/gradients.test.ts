@@ -1,9 +1,8 @@
 import t from 'tap';
 import { caseGraph, operationCases } from './cases.test-data.ts';
 import { gradients } from './gradients.ts';
-import { GraphBuilder } from './graph.ts';
+import { GraphBuilder, operations } from './graph.ts';
 import { interpret } from './interpreter.test-data.ts';
-import { operations } from './operations/index.ts';
 import { deviceCases, quantizedCases } from './optional-cases.test-data.ts';
 
 const STEP = 1e-5;

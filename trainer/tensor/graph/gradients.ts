@@ -1,5 +1,4 @@
-import type { GraphBuilder } from './graph.ts';
-import { operations } from './operations/index.ts';
+import { type GraphBuilder, operations } from './graph.ts';
 import { describe, GraphError, sizeOf, type Tensor } from './tensor.ts';
 
 /** A recomputed step with its inputs. */

@@ -1,4 +1,5 @@
 import { attentionReferences, type NdArray, type References } from './attention-reference.test-data.ts';
+import { operations } from './graph.ts';
 import {
   type BlockAttributes,
   type BlockMatmulAttributes,
@@ -6,7 +7,6 @@ import {
   type QuantizedMatmulAttributes,
   unpackBlocks,
 } from './operations/blocks.ts';
-import { operations } from './operations/index.ts';
 import type {
   CastAttributes,
   ConcatAttributes,

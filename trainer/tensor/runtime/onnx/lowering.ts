@@ -1,9 +1,9 @@
+import { operations } from '../../graph/graph.ts';
 import {
   NF4_LEVELS,
   QUANTIZED_BLOCK,
   type QuantizedMatmulAttributes,
 } from '../../graph/operations/blocks.ts';
-import { operations } from '../../graph/operations/index.ts';
 import type { MatmulAttributes, ReduceAttributes } from '../../graph/operations/products.ts';
 import { type Graph, sameShape, sizeOf, type Tensor } from '../../graph/tensor.ts';
 import { lowerAttention, lowerAttentionGradient, lowerBlockMatmul, lowerBlockRows } from './lower-fused.ts';

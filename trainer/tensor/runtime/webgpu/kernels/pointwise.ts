@@ -1,4 +1,4 @@
-import { operations } from '../../../graph/operations/index.ts';
+import { operations } from '../../../graph/graph.ts';
 import type { ScalarFunction } from '../../../graph/operations/operation.ts';
 import { Kernel, type KernelThread } from '../lowering/kernel.ts';
 import {

@@ -1,11 +1,11 @@
 import type { PagedAttentionAttributes } from '../../../graph/builder.ts';
+import { operations } from '../../../graph/graph.ts';
 import {
   type AttentionAttributes,
   type AttentionGradientAttributes,
   attentionSizes,
 } from '../../../graph/operations/attention.ts';
 import { SAMPLE_SETTINGS } from '../../../graph/operations/device.ts';
-import { operations } from '../../../graph/operations/index.ts';
 import {
   type MatmulAttributes,
   matrixOf,
