@@ -4,14 +4,17 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { AllowedHosts, securePages } from '../shared/http/security.ts';
 import { outputLog } from '../shared/log-text.ts';
+import { VERSION } from '../shared/program.ts';
 import { lazy } from '../shared/remembered.ts';
 import { Assets, LOOK } from '../site/server/assets.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
 import type { Registrations } from './custom/registrations/registrations.ts';
+import type { PersistenceHealth } from './persistence/persistence-health.ts';
 import { Problem } from './problems.ts';
 import { scheduler } from './scheduling/fair-scheduler.ts';
 import type { SessionManager } from './sessions/manager.ts';
+import { resuming } from './stages/stages.ts';
 import {
   AllowedOrigins,
   Authenticator,
@@ -21,7 +24,6 @@ import {
 } from './transports/access/auth.ts';
 import { addCompatibleTransports } from './transports/compatible.ts';
 import { createHttpServer, OpenSockets } from './transports/http-server.ts';
-import { addHealth } from './transports/monitoring/health.ts';
 import type { MetricSources } from './transports/monitoring/metrics.ts';
 import type { OpenTelemetry } from './transports/monitoring/open-telemetry.ts';
 import { RequestCounts, readTracingSettings } from './transports/monitoring/trace-requests.ts';
@@ -30,6 +32,9 @@ import { ProblemHandler } from './transports/replies/problem-handler.ts';
 import { PacedRequests } from './transports/rest/paced-requests.ts';
 import { addRestRoutes } from './transports/rest/rest.ts';
 import { addWebSocketRoute } from './transports/websocket/websocket.ts';
+
+/** Seconds after which a client of a server that shuts down asks again. */
+const RETRY_AFTER_SECONDS = 5;
 
 /** Parts that tests replace. */
 export interface AppParts extends CoreParts {
@@ -167,6 +172,36 @@ async function addSite(server: FastifyInstance, runs: string, authenticator: Aut
 function controlProblemOf({ headers }: FastifyRequest, authenticator: Authenticator) {
   if (authenticator.principal(headers.authorization).scopes.has('admin')) return undefined;
   return { status: 403, detail: 'controlling a trainer needs a token with the scope admin' } as const;
+}
+
+/** Health, readiness and metrics. */
+function addHealth(
+  app: FastifyInstance,
+  sessions: SessionManager,
+  persistence: PersistenceHealth,
+  metrics: () => Promise<{ readonly type: string; readonly text: string }>,
+): void {
+  const alive = { status: 'ok', version: VERSION };
+  app.get('/livez', (_request, reply) => reply.send(alive));
+  app.get('/readyz', (_request, reply) => {
+    if (sessions.shutdown.draining) {
+      throw new Problem('draining', 'the server is shutting down', {
+        retryAfterSeconds: RETRY_AFTER_SECONDS,
+      });
+    }
+    if (sessions.resumption) throw resuming();
+    if (sessions.recorder?.isShared) sessions.recorder.requireRoom();
+    const problem = persistence.problem();
+    if (problem) throw problem;
+    return reply.send({ ...alive, persistence: persistence.report() });
+  });
+  app.get('/metrics', async (request, reply) => {
+    if (!request.principal.scopes.has('admin')) {
+      throw new Problem('forbidden', 'metrics need a token with the scope admin');
+    }
+    const { type, text } = await metrics();
+    return reply.type(type).send(text);
+  });
 }
 
 /** The text of the metrics. Process metrics are loaded, and start, with the first scrape. */
