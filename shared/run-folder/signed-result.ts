@@ -2,8 +2,7 @@ import { createHash, createPublicKey, type KeyObject, sign, verify } from 'node:
 import type { Static } from 'typebox';
 import type { Json } from '../json.ts';
 import { compiled, fits } from '../schema/check.ts';
-import { closed } from '../schema/closed.ts';
-import { Type } from '../schema/type.ts';
+import { closed, Type } from '../schema/type.ts';
 
 /** Most bytes of `result.json` and of an episode file, and most files of a result. */
 export const MAX_RESULT_BYTES = 256 * 1024;

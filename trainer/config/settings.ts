@@ -1,6 +1,6 @@
 import type { Static } from 'typebox';
 import Type from 'typebox';
-import { closed } from '../../shared/schema/closed.ts';
+import { closed } from '../../shared/schema/type.ts';
 import { AlgorithmSettings, LossConfig, OptimizerConfig, SchedulesSettings } from './sections/algorithm.ts';
 import { EndpointSection, PolicySettings } from './sections/policy.ts';
 import { RolloutSettings, ServerSettings, TagSettings } from './sections/rollout.ts';

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import Type, { type Static } from 'typebox';
-import { closed } from '../../shared/schema/closed.ts';
+import { closed } from '../../shared/schema/type.ts';
 import type { Generation } from '../generation/generation.ts';
 import { clientGone } from './openai/errors.ts';
 import type { LanguageModel } from './openai/language-model.ts';

@@ -3,7 +3,7 @@ import Type, { type Static } from 'typebox';
 import { ConfigError, loadConfig } from '../../../shared/config.ts';
 import type { Json } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { isLibraryConfig } from '../../config/load.ts';
 
 const NAME = '^[A-Za-z0-9][A-Za-z0-9._-]*$';

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { DEFAULT_ADVANTAGE_SETTINGS as ADVANTAGE } from '../../algorithms/advantages/estimator.ts';
 import { ADVANTAGES } from '../../algorithms/advantages/registry.ts';
 import { FILTER_STRATEGIES } from '../../algorithms/filters/registry.ts';

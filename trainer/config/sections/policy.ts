@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { LORA_MODULES, type LoraConfig } from '../../models/adapters/lora.ts';
 import { BASE_PRECISIONS, QUANTIZATIONS } from '../../models/frozen-weights.ts';
 import { DEFAULT_LOSS_SCALE } from '../../policy/learning/loss-scale.ts';

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { PROMPT_NAMES } from '../../prompts/templates.ts';
 import { BRANCH_CHOICES } from '../../rollout/branching/tree-plan.ts';
 import { CONTEXT_MODES } from '../../rollout/context.ts';

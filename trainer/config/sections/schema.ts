@@ -1,5 +1,5 @@
 import Type from 'typebox';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 
 /** An optional section, because all its keys have defaults. */
 export const section = <Keys extends Type.TProperties>(keys: Keys) => closed(keys, { default: {} });

@@ -1,5 +1,5 @@
 import Type, { type Static } from 'typebox';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { DEFAULT_EARLY_STOPPING as STOPPING } from '../../algorithms/filters/early-stopping.ts';
 import { WEIGHT_DTYPES } from '../../models/files/stored-numbers.ts';
 import { Muon } from './algorithm.ts';

@@ -2,7 +2,7 @@ import Type, { type Static, type TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { faultsOf, faultText, withFewUnknown } from '../../../shared/faults.ts';
 import { isObject, type JsonObject } from '../../../shared/json.ts';
-import { closed } from '../../../shared/schema/closed.ts';
+import { closed } from '../../../shared/schema/type.ts';
 import { badRequest } from './errors.ts';
 
 /** Most choices of one request. */
