@@ -2,6 +2,7 @@ import { lookup as systemLookup } from 'node:dns/promises';
 import { addAbortListener } from 'node:events';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import { HeaderSecrets } from './secrets.ts';
@@ -221,7 +222,7 @@ export class NetworkGuard {
   readonly #resolve: Resolve;
   readonly #onRefusal: OnRefusal | undefined;
   readonly #lookups = new Slots({ most: MAX_LOOKUPS, mostOfOwner: () => 1 });
-  readonly #pinned = new Map<string, Pin>();
+  readonly #pinned = new RecentMap<string, Pin>(MAX_PINNED);
   /** Lookups in progress or in their owner's queue, by owner and name. */
   readonly #pending = new Map<string, Promise<void>>();
 
@@ -317,9 +318,6 @@ export class NetworkGuard {
       this.#pinned.delete(host);
       this.#judge(addresses, host);
       this.#pinned.set(host, { addresses, stale: false });
-      if (this.#pinned.size <= MAX_PINNED) return;
-      const [oldest] = this.#pinned.keys();
-      this.#pinned.delete(oldest);
     } finally {
       slot.release();
     }

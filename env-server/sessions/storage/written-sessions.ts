@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { Json } from '../../../shared/json.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { RECORD_KINDS, type RecordBody, type RecordKind } from '../../persistence/journal/records.ts';
 import { Problem } from '../../problems.ts';
 import type {
@@ -98,7 +99,7 @@ export class WrittenSessions {
   readonly #parts: SharedParts;
   readonly #held = new Map<string, HeldSession>();
   /** Newest record that a client may have `seen`, for copies given up because the store did not answer. */
-  readonly #givenUp = new Map<string, number>();
+  readonly #givenUp = new RecentMap<string, number>(MAX_GIVEN_UP);
   /** Sessions that ended here while the store did not answer. */
   readonly #unended = new Map<string, { readonly at: EndPosition; readonly tombstone: Tombstone }>();
 
@@ -238,9 +239,6 @@ export class WrittenSessions {
 
   giveUp(id: string, seen: number): void {
     this.#givenUp.set(id, seen);
-    if (this.#givenUp.size <= MAX_GIVEN_UP) return;
-    const [oldest] = this.#givenUp.keys();
-    this.#givenUp.delete(oldest);
   }
 
   /** Drops the copy of a session; the store keeps the session. */

@@ -1,4 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
+import { RecentMap } from '../../../shared/remembered.ts';
 import { SerialQueue } from '../../../shared/scheduling/serial-queue.ts';
 import { inSlices, type Sliced } from '../../../shared/slices.ts';
 import type { TextGrammar, TokenTrie } from '../../generation/grammar.ts';
@@ -24,7 +25,7 @@ export class JsonGrammars {
   readonly #stopTokenIds: readonly number[];
   readonly #mostSteps: number;
   /** Grammars, and why schemas have none, by the schema. */
-  readonly #known = new Map<string, Promise<TextGrammar | RangeError>>();
+  readonly #known = new RecentMap<string, Promise<TextGrammar | RangeError>>(MAX_KEPT);
   readonly #queue = new SerialQueue();
   #waiting = 0;
   #trie: TokenTrie | null = null;
@@ -57,7 +58,6 @@ export class JsonGrammars {
         throw tooMany(`${MAX_WAITING} schemas are being compiled; try again later`);
       }
       known = this.#compiled(schema);
-      if (this.#known.size >= MAX_KEPT) this.#known.delete(this.#known.keys().next().value!);
       this.#known.set(key, known);
     }
     const result = await known;
