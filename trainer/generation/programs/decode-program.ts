@@ -14,7 +14,7 @@ import type { SampledToken } from '../sampling.ts';
  */
 export type DecodeProgramKind = 'kernels' | 'segments' | 'device';
 
-/** What every program is made of. */
+/** Parts and limits of every program. */
 export interface DecodeProgramOptions {
   readonly config: DecoderConfig;
   readonly valueHead: boolean;
