@@ -1,5 +1,5 @@
 import type { TSchema } from 'typebox';
-import { type Fault, faultsOf, unescapePointer, valueAt } from './faults.ts';
+import { type Fault, faultsOf, shown, unescapePointer, valueAt } from './faults.ts';
 import { isObject, type Json } from './json.ts';
 import { errorsOf } from './schema/check.ts';
 import { suggestion } from './text.ts';
@@ -49,7 +49,7 @@ export function checkConfig(schema: TSchema, value: Json, origin: (key: string) 
 function messageOf({ message, expected, choices, key }: Fault, value: unknown): string {
   if (key?.isKnown) return 'is required and not set';
   if (key) return `unknown key${suggestion(key.name, key.known)}; known here: ${key.known.join(', ')}`;
-  const got = JSON.stringify(value);
+  const got = shown(value);
   if (choices)
     return `got ${got}${suggestion(String(value), choices.map(String))}; valid: ${choices.join(', ')}`;
   return expected === undefined ? message : `${expected}, got ${got}`;

@@ -133,6 +133,19 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
   t.match(message({ 'run.yaml': 'extends: 3' }), /names a file/);
 });
 
+t.test('aliases without end and integers that would lose digits are refused', async t => {
+  const message = (text: string) => problemsOf(() => load(t, { 'run.yaml': text }))[0].message;
+  const bomb = [...'bcdefg'].map((name, i) => `${name}: &${name} [${Array(9).fill(`*${'abcdef'[i]}`)}]`);
+  t.match(message(`a: &a [x]\n${bomb.join('\n')}`), /its aliases .* repeat too much/);
+  t.match(message('seed: &a [*a]'), /its aliases .* or hold themselves/);
+  t.match(message('seed: 99999999999999999999'), /`seed`: 99999999999999999999 would lose digits/);
+  t.throws(
+    () => parseOverride('seed=99999999999999999999'),
+    /would lose digits: integers go to 9007199254740991/,
+  );
+  t.match(message('seed: .inf'), /must be integer, got Infinity/);
+});
+
 t.test('a path that begins with a dot is next to the file that sets it, if it exists there', t => {
   const schema = Type.Object({ a: Type.Any(), b: Type.Any() });
   const folder = t.testdir({

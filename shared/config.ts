@@ -1,9 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
-import { isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
+import { type Document, isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
 import { type ConfigProblem, checkConfig, withDefaults } from './config-check.ts';
-import { isObject, type Json, type JsonObject } from './json.ts';
+import { attempted, isObject, type Json, type JsonObject } from './json.ts';
 import { suggestion } from './text.ts';
 import { parseYamlNodes } from './yaml.ts';
 
@@ -154,8 +154,8 @@ export function parseOverride(text: string): { path: string[]; value: Json } {
     const document = parseYamlNodes(text.slice(split + 1), counter);
     const [first] = document.errors;
     if (first) throw first;
-    const repeated = collectLines(document.contents, '', counter, new Map());
-    if (repeated) throw new Error(repeated);
+    const fault = collectLines(document.contents, '', counter, new Map());
+    if (fault) throw new Error(fault);
     return { path, value: document.toJS() as Json };
   } catch (error) {
     const message = `the value is not YAML: ${(error as Error).message.split('\n')[0]}`;
@@ -265,7 +265,7 @@ function readLayers(
   const document = parseYamlNodes(text, counter);
   const [first] = document.errors;
   if (first) fail(`not YAML: ${first.message.split('\n')[0]}`);
-  const content = (document.toJS() ?? {}) as Json;
+  const content = attempted(() => plainValue(document)) ?? fail(ALIASES);
   if (!isObject(content)) {
     throw new ConfigError([
       { key: '', where: shown(file), message: 'a config file holds a map of keys at its top level' },
@@ -277,8 +277,8 @@ function readLayers(
     fail('`extends` names a file or a list of files, relative to this one');
   }
   const lines = new Map<string, number>();
-  const repeated = collectLines(document.contents, '', counter, lines);
-  if (repeated) fail(repeated);
+  const fault = collectLines(document.contents, '', counter, lines);
+  if (fault) fail(fault);
   const below = (names as string[]).flatMap(name =>
     readLayers(configFile(name, dirname(file), library, shown(file)), [...trail, file], options),
   );
@@ -306,13 +306,27 @@ function withOwnPath(value: Json, [key, ...rest]: readonly string[], folder: str
   return isObject(value) && key in value ? { ...value, [key]: withOwnPath(value[key], rest, folder) } : value;
 }
 
-/** Adds the line of each key. @returns the fault of a key that a map has twice */
+const ALIASES = 'its aliases (`*name`) repeat too much, or hold themselves: write the values out';
+
+/** @throws Error where aliases grow without end, or lead back to where they are */
+function plainValue(document: Document): Json {
+  const value = (document.toJS() ?? {}) as Json;
+  JSON.stringify(value);
+  return value;
+}
+
+/** Adds the line of each key. @returns the fault of a key that a map has twice, or of an integer that would lose digits */
 function collectLines(
   node: unknown,
   key: string,
   counter: LineCounter,
   lines: Map<string, number>,
 ): string | undefined {
+  if (isScalar(node) && Number.isInteger(node.value) && !Number.isSafeInteger(node.value)) {
+    const { source } = node;
+    if (/^[-+]?\d+$/.test(source ?? ''))
+      return `${key && `\`${key.slice(0, -1)}\`: `}${source} would lose digits: integers go to ${Number.MAX_SAFE_INTEGER}`;
+  }
   if (!isMap(node) && !isSeq(node)) return undefined;
   const own = new Map<string, number | undefined>();
   for (const [index, item] of node.items.entries()) {
@@ -323,8 +337,8 @@ function collectLines(
     if (own.has(name)) return `\`${child}\` is there twice, in lines ${own.get(name)} and ${line}: keep one`;
     own.set(name, line);
     if (line !== undefined) lines.set(child, line);
-    const repeated = collectLines(isPair(item) ? item.value : item, `${child}.`, counter, lines);
-    if (repeated) return repeated;
+    const fault = collectLines(isPair(item) ? item.value : item, `${child}.`, counter, lines);
+    if (fault) return fault;
   }
   return undefined;
 }

@@ -73,6 +73,8 @@ t.test('a taken name and a folder without a run are refused with what to do', as
     /already holds a run; resume it with --resume/,
   );
   t.throws(() => openRunFolder(join(folder, 'other')), /holds no run.*runs in .*: mine/);
+  writeFileSync(join(folder, 'mine', 'config.yaml'), 'seed: 1\nseed: 2');
+  t.throws(() => openRunFolder(join(folder, 'mine')), /mine.config.yaml: `seed` is there twice/);
 });
 
 t.test('a disk without room for the config is named, and no empty run is left', async t => {

@@ -3,16 +3,14 @@ import {
   existsSync,
   openSync,
   readdirSync,
-  readFileSync,
   rmdirSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
-import { parse, stringify } from 'yaml';
-import { validateConfig } from '../../../shared/config.ts';
-import type { Json } from '../../../shared/json.ts';
+import { stringify } from 'yaml';
+import { loadConfig } from '../../../shared/config.ts';
 import { makeFolder } from '../../../shared/replace-file.ts';
 import { RUN_FILES } from '../../../shared/run-folder/run-files.ts';
 import { RunSettings } from '../../config/settings.ts';
@@ -156,8 +154,7 @@ export function openRunFolder(path: string): { run: RunFolder; settings: RunSett
     throw new Error(`${path} holds no run: there is no config.yaml in it${nearbyRuns(resolve(path))}`);
   }
   if (!statSync(run.config).isFile()) throw new Error(`${run.config} is not a regular file`);
-  const value = parse(readFileSync(run.config, 'utf8')) as Json;
-  return { run, settings: validateConfig(value, RunSettings, () => run.config) };
+  return { run, settings: loadConfig(run.config, { schema: RunSettings }) };
 }
 
 /** The newest run under a folder with the name `name` or `name-NNN`; undefined without one. */
