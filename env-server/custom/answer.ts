@@ -89,7 +89,10 @@ export function checkReward(reward: unknown): asserts reward is number {
     throw new InvalidAnswer(`reward must be a finite number, got ${kind(reward)}${hint}`);
   }
   if (reward < minimum || reward > maximum) {
-    throw new InvalidAnswer(`reward must be from ${minimum} to ${maximum}, got ${reward}`);
+    const scale = `1e-${Math.floor(Math.log10(Math.abs(reward)))}`;
+    throw new InvalidAnswer(
+      `reward must be from ${minimum} to ${maximum}, got ${reward}: bound it in the environment, or multiply its rewards there, by ${scale} for one like this; reward_scale comes after this check`,
+    );
   }
 }
 

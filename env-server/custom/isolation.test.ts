@@ -37,6 +37,7 @@ const sleeper = {
     '  if (action === "escape") return { state: process.env };',
     '  if (action === "deaf") { let o = {}; for (let i = 0; i < 26; i++) o = { a: o, b: o }; JSON.stringify(o); }',
     '  if (action === "nest") { let o = {}; for (let i = 0; i < 6500; i++) o = { o }; return { state, info: o }; }',
+    '  if (action === "pay") return { state, reward: -2e15 };',
     '  return { state };',
     '};',
     'const observe = () => "waiting";',
@@ -53,6 +54,11 @@ t.test('hostile scripts are stopped with a clear problem, in their own session o
     ['recurse', 'script_limit', /called one another too deeply/],
     ['escape', 'environment_fault', /process is not defined/],
     ['nest', 'environment_fault', /\/info\/o.* nested more than 64 levels deep/],
+    [
+      'pay',
+      'environment_fault',
+      /me\/Sleeper-v0: reward must be from .*, got -2000000000000000: .* by 1e-15 .* \(step 1 of the episode\)/,
+    ],
     ['deaf', 'script_limit', /more than 200 ms of processor time/],
   ];
   for (const [action, code, detail] of cases) {

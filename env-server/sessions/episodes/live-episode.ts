@@ -3,7 +3,7 @@ import { Random, type RandomState } from '../../../shared/random.ts';
 import type { ObservationFormat, Transition } from '../../environments/core/environment.ts';
 import { chain, type MaybePromise } from '../../environments/core/maybe-promise.ts';
 import type { RecordBody } from '../../persistence/journal/records.ts';
-import { PROBLEMS, Problem } from '../../problems.ts';
+import { PROBLEMS, Problem, type ProblemCode } from '../../problems.ts';
 import { sizeOf } from '../limits/budgets.ts';
 import { ActionLog, actionSize, lastOf } from './action-log.ts';
 import {
@@ -26,6 +26,9 @@ const before = Random.fromSeed(0);
 const FIRST_MEASURED_STEP = 8;
 /** Bytes of actions after which the state is measured again, because an environment may remember them. */
 const MEASURE_AFTER_BYTES = 4096;
+
+/** Problems of a step in custom code, which does not know its number. */
+const STEP_FAULTS: ReadonlySet<string> = new Set<ProblemCode>(['environment_fault', 'remote_failed']);
 
 /** The session of an episode. */
 export interface EpisodeSession {
@@ -344,7 +347,12 @@ export class LiveEpisode {
     this.fail();
     this.#session.record('fault', undefined);
     variant.counters.faults++;
-    return environmentFault(variant, `at step ${this.stepCount + 1}`, error);
+    const step = this.stepCount + 1;
+    if (error instanceof Problem && STEP_FAULTS.has(error.code))
+      return new Problem(error.code, `${error.message} (step ${step} of the episode)`, {
+        cause: error.cause,
+      });
+    return environmentFault(variant, `at step ${step}`, error);
   }
 
   /** @throws Problem `environment_fault` */

@@ -164,7 +164,7 @@ t.test(
     const { run: other } = await trained(t, { ...QUICK, training: { steps: 2, validate_every: 50 } });
     const text = reportText(await verifyRun(other, openRunFolder(other.path).settings, parts));
     t.match(text, /100 % of \d+ checks/);
-    t.match(text, /not checked 1 times, update: there is no checkpoint of iteration 1/);
+    t.match(text, /1 step was not checked, update: there is no checkpoint of iteration 1/);
     const stored = openRunFolder(other.path).settings;
     const away = {
       ...stored,

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { closing } from '../../../shared/closing.ts';
 import { readLogLevel } from '../../../shared/log.ts';
 import type { GroupsRow, TrajectoryRecord } from '../../../shared/run-folder/run-files.ts';
+import { counted } from '../../../shared/text.ts';
 import { advantageEstimator } from '../../algorithms/advantages/registry.ts';
 import {
   estimatesLater,
@@ -172,7 +173,9 @@ export function reportText(reports: readonly StepReport[], columns?: number): st
     '',
     `${share === 100 ? '100' : share.toFixed(1)} % of ${made.length} checks agree bit for bit (advantages to the four places that are stored)`,
     ...(first ? [`first difference, ${first.where}: ${(first.verdict as { differs: string }).differs}`] : []),
-    ...[...reasons].map(([reason, count]) => `not checked ${count} times, ${reason}`),
+    ...[...reasons].map(
+      ([reason, count]) => `${counted(count, 'step was', 'steps were')} not checked, ${reason}`,
+    ),
   ].join('\n');
 }
 
