@@ -2,7 +2,13 @@ import t from 'tap';
 import type { Metrics } from '../data/episode-metrics.ts';
 import { LearningWatch } from './learning-watch.ts';
 
-const settings = (constrained = false) => ({ train_tags: ['Quiz'], rollout: { constrained } }) as never;
+const settings = (constrained = false) =>
+  ({
+    train_tags: ['Quiz'],
+    rollout: { constrained },
+    training: { steps: 60 },
+    tags: { Quiz: { random_success: 0.05 } },
+  }) as never;
 
 interface Iteration {
   readonly metrics: Metrics;
@@ -55,3 +61,45 @@ t.test('success that is lost is reported with what costs it', async t => {
   t.same(found.slice(10).flat(), []);
   t.same(warnings(rows.map((one, i) => (i < 5 ? one : row(0.1, -1, 1)))).flat(), [], 'half of it is left');
 });
+
+t.test(
+  'success that has not risen from that of random play is reported once, with what to look at',
+  async t => {
+    const run = (success: (i: number) => number, earned: (i: number) => number, count = 30) =>
+      warnings(
+        Array.from({ length: count }, (_, i) => ({
+          metrics: {
+            'train/success': success(i),
+            'train/Quiz/success': success(i),
+            'train/Quiz/episodes': 100,
+            'train/Quiz/episodic_return': earned(i),
+          },
+          returns: Array.from({ length: 100 }, (_, k) => k),
+        })),
+      );
+    const flat = run(
+      () => 0.06,
+      () => -0.5,
+    );
+    t.same(flat.slice(0, 19).flat(), []);
+    t.match(flat[19], [
+      /^success in Quiz has not risen in 20 iterations: 6 % at first, 6 % in the last 10, 5 % at random; its return went from -0\.5 to -0\.5\. See .*warm_start\.files.*rollout\.env_groups/,
+    ]);
+    t.same(flat.slice(20).flat(), []);
+    const earning = run(
+      () => 0.06,
+      i => i / 10,
+    );
+    t.match(earning[19], [/return went from 0\.1 to 1\.4\. It earns more without succeeding/]);
+    const rising = (i: number) => 0.06 + i / 200;
+    t.same(run(rising, () => 0).flat(), [], 'rising success');
+    t.same(
+      run(
+        () => 0.6,
+        () => 0,
+      ).flat(),
+      [],
+      'enough success',
+    );
+  },
+);

@@ -5,6 +5,16 @@ import type { Metrics } from '../data/episode-metrics.ts';
 /** Number of the first and of the last iterations that are looked at, and iterations before the two are compared. */
 const COMPARED = 3;
 const COMPARED_AFTER = 10;
+/**
+ * Iterations, and share of those planned, after which success should have risen, the last iterations that are compared, and
+ * the success from which on it is high enough.
+ */
+const RISEN_AFTER = 20;
+const RISEN_SHARE = 1 / 4;
+const RECENT = 10;
+const ENOUGH_SUCCESS = 0.5;
+/** Standard errors within which two shares count as equal. */
+const STANDARD_ERRORS = 2;
 /** Iterations with answers that are no actions before a warning. */
 const SILENT_ITERATIONS = COMPARED;
 /** Episodes after which rewards are looked at, and the share of those with a rarer return from which a policy learns. */
@@ -19,20 +29,25 @@ const LEAST_VALID = 0.1;
 const GIVE =
   'give demonstrations (warm_start.files, docs/how-to/supervised-learning.md), rewards on the way to the goal, or an easier configuration (tags.NAME.config)';
 
+type WatchedSettings = Pick<RunSettings, 'train_tags' | 'rollout' | 'training' | 'tags'>;
+
+const percent = (share: number): string => `${(100 * share).toFixed(0)} %`;
+
 /** Warns, once each, where the first iterations of a run show that it cannot learn, and says what to change. */
 export class LearningWatch {
-  readonly #settings: Pick<RunSettings, 'train_tags' | 'rollout'>;
+  readonly #settings: WatchedSettings;
   /** Metrics of the first iterations and of the last ones, so that a long run keeps no more of them. */
   readonly #first: Metrics[] = [];
   readonly #last: Metrics[] = [];
   #iterations = 0;
   #successes = 0;
   #episodes = 0;
-  readonly #said = new Set<string>();
+  /** Warnings by their kind. */
+  readonly #said = new Map<string, string>();
   /** Episodes by their return; absent once enough of them differ. */
   #returns: Map<number, number> | undefined = new Map();
 
-  constructor(settings: Pick<RunSettings, 'train_tags' | 'rollout'>) {
+  constructor(settings: WatchedSettings) {
     this.#settings = settings;
   }
 
@@ -45,14 +60,21 @@ export class LearningWatch {
     this.#iterations++;
     if (this.#first.length < COMPARED) this.#first.push(metrics);
     this.#last.push(metrics);
-    if (this.#last.length > COMPARED) this.#last.shift();
+    if (this.#last.length > RECENT) this.#last.shift();
     this.#episodes += returns.length;
     this.#successes += Math.round((metrics['train/success'] ?? 0) * returns.length);
     for (const value of this.#returns ? returns : []) {
       this.#returns?.set(value, (this.#returns.get(value) ?? 0) + 1);
     }
-    const found = [this.#scarcity(), this.#form(metrics), this.#decline()];
+    const { train_tags } = this.#settings;
+    const stuck = train_tags.map(tag => this.#stuck(tag));
+    const found = [this.#scarcity(), this.#form(metrics), this.#decline(), ...stuck];
     return found.filter(text => text !== undefined);
+  }
+
+  /** All warnings so far, in their order. */
+  get said(): readonly string[] {
+    return [...this.#said.values()];
   }
 
   /** All episodes returned the same, or all but a few. */
@@ -98,9 +120,8 @@ export class LearningWatch {
   #decline(): string | undefined {
     if (this.#iterations < COMPARED_AFTER) return undefined;
     const first = mean(this.#first.map(row => row['train/success']));
-    const now = mean(this.#last.map(row => row['train/success']));
+    const now = mean(this.#last.slice(-COMPARED).map(row => row['train/success']));
     if (first < LEAST_SUCCESS || now > LOST_SHARE * first) return undefined;
-    const percent = (share: number) => `${(100 * share).toFixed(0)} %`;
     return this.#once(
       'decline',
       `success fell from ${percent(first)} to ${percent(now)}: the policy may avoid what costs something before it knows when it pays. ` +
@@ -108,9 +129,39 @@ export class LearningWatch {
     );
   }
 
+  /** Success is where it began, though enough iterations have passed; silent where there is none and the return rises. */
+  #stuck(tag: string): string | undefined {
+    const { training, tags } = this.#settings;
+    if (this.#iterations < Math.max(RISEN_AFTER, RISEN_SHARE * training.steps)) return undefined;
+    const of = (rows: readonly Metrics[], name: string) =>
+      rows.map(row => row[`train/${tag}/${name}`]).filter(value => value !== undefined);
+    const windows = [this.#first, this.#last];
+    const [before, now] = windows.map(rows => mean(of(rows, 'success')));
+    const counts = windows.map(rows => of(rows, 'episodes').reduce((sum, count) => sum + count, 0));
+    const random = tags[tag].random_success;
+    const start = Math.max(before, random ?? 0);
+    const error = Math.sqrt(start * (1 - start) * counts.reduce((sum, count) => sum + 1 / count, 0));
+    // Not a number where the tag had no episodes.
+    if (!(now < ENOUGH_SUCCESS && now <= start + STANDARD_ERRORS * error)) return undefined;
+    const earned = of(this.#first, 'episodic_return');
+    const returns = [mean(earned), mean(of(this.#last, 'episodic_return'))];
+    const rises = returns[1] > Math.max(...earned);
+    if (rises && start === 0) return undefined;
+    const [from, to] = returns.map(value => Number(value.toPrecision(2)));
+    return this.#once(
+      `stuck ${tag}`,
+      `success in ${tag} has not risen in ${this.#iterations} iterations: ${percent(before)} at first, ${percent(now)} in the last ${RECENT}` +
+        `${random === null ? '' : `, ${percent(random)} at random`}; its return went from ${from} to ${to}. ` +
+        (rises
+          ? 'It earns more without succeeding: see what it does (`view`), and reward what leads to success. '
+          : 'See what it does (`view`), and whether the observation says in few words which action is better: a small policy compares numbers slowly. ') +
+        `Else ${GIVE}, or try more episodes (rollout.env_groups) and iterations (training.steps)`,
+    );
+  }
+
   #once(kind: string, text: string): string | undefined {
     if (this.#said.has(kind)) return undefined;
-    this.#said.add(kind);
+    this.#said.set(kind, text);
     return text;
   }
 }

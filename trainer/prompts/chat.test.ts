@@ -82,6 +82,7 @@ for (const file of ['models/qwen2-tiny', 'models/tokenizers/mistral', 'models/to
         files: tokenizer.files,
         vocabularySize: tokenizer.vocabularySize,
         longestToken: tokenizer.longestToken,
+        words: tokenizer.words,
         encode: tokenizer.encode.bind(tokenizer),
         decode: tokenizer.decode.bind(tokenizer),
         idOf: tokenizer.idOf.bind(tokenizer),

@@ -126,7 +126,7 @@ export function responseRules(task: PromptTask): { readonly format: ResponseForm
 }
 
 /** A JSON action as the grammar of its schema spells it. */
-function spelled(action: string, schema: JsonObject): string {
+export function spelledJson(action: string, schema: JsonObject): string {
   const value = parseJson(action);
   return value === undefined ? action : responseJson(value as Json, schema);
 }
@@ -134,7 +134,7 @@ function spelled(action: string, schema: JsonObject): string {
 /** A well-formed response with an empty thought, without its prime. */
 export function composeResponse(task: PromptTask, actions: readonly string[], separator: string): string {
   const schema = task.description.actionSchema;
-  const written = schema ? actions.map(action => spelled(action, schema)) : actions;
+  const written = schema ? actions.map(action => spelledJson(action, schema)) : actions;
   return `${task.think ? '</think><answer>' : ''}${written.join(separator)}</answer>`;
 }
 

@@ -103,14 +103,14 @@ const schemaOf = ({ action_space }: Schemas['Environment'], { numberSpan }: Tag)
   return numberSpan === undefined ? schema : (spanned(schema, numberSpan) as JsonObject);
 };
 
-/** JSON actions drawn from their schema, where the environment neither lists any nor has a random player. */
+/** JSON actions drawn from their schema, where the environment lists none. */
 export function drawnActionsOf(document: Schemas['Environment']): readonly Json[] | undefined {
-  const { example_actions, references, action_space } = document;
-  if (!hasJsonActions(document) || example_actions || references.some(({ name }) => name === 'random')) {
-    return undefined;
-  }
+  const { example_actions, action_space } = document;
+  if (!hasJsonActions(document) || example_actions) return undefined;
   return drawnActions(action_space.json_schema as JsonObject);
 }
+
+const RANDOM = 'random';
 
 /** Most ends of an environment that a run keeps, and most characters of a meaning. */
 const MAX_ENDS = 64;
@@ -127,21 +127,18 @@ function endsIn(ends: Schemas['Environment']['ends'] | undefined): DescribedTag[
 }
 
 /** True if random play is possible: the environment names or describes actions, its states list them, or it has a random reference policy. */
-export function hasRandomPlayer({
-  actionNames,
-  description,
-  references,
-  constrained = false,
-}: DescribedTag): boolean {
-  const isNamed = actionNames !== undefined || playableActions(description) !== undefined;
-  return isNamed || constrained || references.includes('random');
+export function hasRandomPlayer(described: DescribedTag): boolean {
+  const { actionNames, references, constrained = false } = described;
+  const isNamed = actionNames !== undefined || playableActions(described) !== undefined;
+  return isNamed || constrained || references.includes(RANDOM);
 }
 
-/** Actions from which random play draws. */
+/** Actions from which random play draws: those of a schema where the environment has no random player. */
 export const playableActions = ({
-  exampleActions,
-  drawnActions,
-}: TaskDescription): readonly string[] | undefined => exampleActions ?? drawnActions;
+  description: { exampleActions, drawnActions },
+  references,
+}: DescribedTag): readonly string[] | undefined =>
+  exampleActions ?? (references.includes(RANDOM) ? undefined : drawnActions);
 
 /** An action as text in an answer. */
 export function writtenAction(action: Json, isJson: boolean): string {

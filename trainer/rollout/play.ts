@@ -6,7 +6,7 @@ import type { Schemas } from '../client/operations.ts';
 import type { SamplingSettings } from '../generation/generation.ts';
 import { allowedTokens, type SparseGrammar } from '../generation/grammar.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
-import { type PastTurn, type Prompt, promptMessages, type TurnView } from '../prompts/prompt.ts';
+import { type PastTurn, type Prompt, promptMessages, spelledJson, type TurnView } from '../prompts/prompt.ts';
 import type { Agent, AgentReply, EpisodeView } from './agents/agent.ts';
 import { type ContextSettings, EpisodeContext } from './context.ts';
 import { type DescribedTag, playableActions } from './described-tag.ts';
@@ -194,7 +194,9 @@ export class Play {
     const actionsLeft = tag.maxActionsPerTrajectory - this.#actionCount;
     const view = nextView(this.session.observation, actionsLeft, this.turns);
     const { structured, stateKey } = this.session;
-    const { validActions = [] } = this.session;
+    const { validActions: listed = [] } = this.session;
+    const { actionSchema } = described.description;
+    const validActions = actionSchema ? listed.map(action => spelledJson(action, actionSchema)) : listed;
     const { reply, grammar } = await this.#ask(view, validActions);
     this.#setting.check();
     const text = replyText(reply, tokenizer);
@@ -276,7 +278,10 @@ export class Play {
       seed: mixSeed(this.#samplingSeed, groupId, seed, this.member, this.turns.length),
       ...(grammar ? { grammar } : {}),
       prime: prompt.prime,
-      episode: episodeView(this.#plan, this.member, view, this.session, this.#setting),
+      episode: {
+        ...episodeView(this.#plan, this.member, view, this.session, this.#setting),
+        validActions,
+      },
       messages: () => promptMessages(prompt, view, this.#past),
     });
     tally.agentMs += performance.now() - asked;
@@ -367,8 +372,9 @@ function episodeView(
   member: number,
   view: TurnView,
   session: EnvironmentSession,
-  { described: { tag, actionNames, jsonActions, description }, prompt }: PlayContext,
+  { described, prompt }: PlayContext,
 ): EpisodeView {
+  const { tag, actionNames, jsonActions } = described;
   const turnsLeft = tag.maxTurns - view.turn + 1;
   return {
     tag: tag.name,
@@ -381,8 +387,7 @@ function episodeView(
     turnsLeft,
     maxActionsPerTurn: tag.maxActionsPerTurn,
     actionNames,
-    exampleActions: playableActions(description),
-    validActions: session.validActions,
+    exampleActions: playableActions(described),
     jsonActions,
     compose: prompt.compose,
     reference: (policy, count) => session.reference(policy, count, turnsLeft),

@@ -67,6 +67,8 @@ export interface LoopOutcome {
    * target.
    */
   readonly ended: 'finished' | 'stopped' | StopReason;
+  /** Warnings that it learns nothing, with what to change. */
+  readonly warnings?: readonly string[];
 }
 
 /**
@@ -117,7 +119,8 @@ class TrainingLoop {
     progress.end();
     if (this.#saved !== this.#state) await this.#save();
     const stopped = stop.aborted && this.#state.step < steps;
-    return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished') };
+    const warnings = this.#learning.said;
+    return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished'), warnings };
   }
 
   /** Runs steps until the last one, a stop request, or an early stop. */

@@ -31,8 +31,8 @@ interface Shape {
   /** Steps after which an episode succeeds; 0: never. */
   readonly wins?: number;
   readonly random?: boolean;
-  /** States list both actions as valid. */
-  readonly lists?: boolean;
+  /** States list both actions as valid, or one of their JSON actions. */
+  readonly lists?: boolean | 'json';
   readonly fails?: boolean;
   /** Every such reset fails, counted from 1. */
   readonly failingReset?: number;
@@ -79,7 +79,9 @@ function environment(id: string, shape: Shape = {}): AnyEnvironment {
       return { state: { ...state, steps }, reward: right ? (state.pay as number) : 0, terminated, info };
     },
     observe: () => observation,
-    ...(shape.lists ? { validActions: () => ['yes', 'say no'] } : {}),
+    ...(shape.lists
+      ? { validActions: () => (shape.lists === 'json' ? [{ say: 'yes' }] : ['yes', 'say no']) }
+      : {}),
     references: random
       ? {
           random: {
@@ -196,7 +198,11 @@ t.test('JSON actions that no list has are drawn from their schema, and answers a
     t,
     environment('Call-v0', json({ type: 'integer', minimum: 1, maximum: 3 })),
     environment('Part-v0', json({ type: 'number', minimum: 0 })),
+    environment('Listed-v0', { ...json({ type: 'number', minimum: 0 }), lists: 'json' }),
   );
+  const listed = await initialized(t, url, 'Listed-v0');
+  t.match(listed.text, / constrained: true # every response is a valid action of its state\n/);
+  t.match(loadRunSettings(listed.out), { warm_start: null, tags: { Listed: { number_span: null } } });
   const { out, printed } = await initialized(t, url, 'Call-v0');
   const longest = '{"say":"yes","times":3}</answer>';
   t.match(loadRunSettings(out), { rollout: { constrained: true }, warm_start: { policy: 'random' } });

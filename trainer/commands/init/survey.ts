@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../shared/json.ts';
+import { type Json, type JsonObject, parseJson } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { similar } from '../../../shared/text.ts';
 import type { Schemas } from '../../client/operations.ts';
@@ -183,7 +183,10 @@ export async function surveyEnvironment(
       [...names].filter(name => name !== SUCCESS),
     )[0],
     actions: [...new Set([...actions, ...valid])],
-    isUnbounded: player === 'drawn' && hasUnboundedNumbers(document.action_space.json_schema as JsonObject),
+    isUnbounded:
+      player === 'drawn' &&
+      valid.size === 0 &&
+      hasUnboundedNumbers(document.action_space.json_schema as JsonObject),
     failed,
   };
 }
@@ -255,7 +258,8 @@ function actor(
   const { actions, action_space, example_actions, example_action } = document;
   const examples = player === 'drawn' ? drawnActionsOf(document) : example_actions;
   const choices = (player === 'names' ? actions : examples) as readonly Json[];
-  let asks = ['Text', 'Discrete'].includes(spaceType(action_space));
+  const isJson = !['Text', 'Discrete'].includes(spaceType(action_space));
+  let asks = true;
   return async ({ env, session_id }) => {
     const listed = asks ? (await server.batched('valid_actions', { session_id })).valid_actions : null;
     asks = listed !== null; // An environment that cannot list them is asked once.
@@ -263,7 +267,8 @@ function actor(
       // A server lists all names where an environment does not say which are valid.
       if (player !== 'names' || listed.length < choices.length)
         for (const action of listed) valid.add(action);
-      return generators[env].choice(listed);
+      const action = generators[env].choice(listed);
+      return isJson ? (parseJson(action) as Json) : action;
     }
     if (player === 'example') return example_action as Json;
     if (player !== 'reference') return generators[env].choice(choices);

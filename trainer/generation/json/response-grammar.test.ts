@@ -66,6 +66,29 @@ t.test('an action is spelled as the grammar allows in any order of its keys', as
   t.equal(responseJson({ a: [], b: {} }, either), '{"b":{},"a":[]}');
 });
 
+t.test('each action has one spelling, the one that the tokenizer writes', async t => {
+  const words = ['{"job":', ',"dock":', ',"dock":"a"}', '}', '{"job":1', '</answer>'];
+  const byWords = buildByteTokenizer(words);
+  const schema: JsonObject = {
+    type: 'object',
+    properties: { job: { type: 'integer', minimum: 0, maximum: 12 }, dock: { enum: ['a', 'b', 7] } },
+    required: ['job', 'dock'],
+    additionalProperties: false,
+  };
+  const frame = { lead: [], end: [byWords.idOf('</answer>')!], before: '', after: '' };
+  const grammar = jsonResponseGrammar(schema, byWords, frame, 4096);
+  const rng = Random.fromSeed(0);
+  const texts = new Set<string>();
+  for (let i = 0; i < 1000; i++) {
+    const ids = sampled(grammar, rng);
+    const text = byWords.decode(ids);
+    texts.add(text);
+    t.same(ids, byWords.encode(text), text);
+  }
+  t.equal(texts.size, 39, 'none is missing');
+  t.equal(longestResponse(grammar), 8, '{"job":1 2 ,"dock": " b " } and the end');
+});
+
 t.test('what no grammar can hold is named', async t => {
   const refused = (message: RegExp, schema: JsonObject, maxStates = 4096) =>
     t.throws(() => jsonResponseGrammar(schema, tokenizer, tagged, maxStates), message);

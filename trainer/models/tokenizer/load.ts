@@ -60,6 +60,7 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
 class SubwordTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly longestToken: number;
+  readonly words: ReadonlySet<number>;
   readonly eosTokenId?: number;
   readonly padTokenId?: number;
   readonly chatTemplate?: ChatTemplate;
@@ -84,6 +85,8 @@ class SubwordTokenizer implements Tokenizer {
     }
     this.vocabularySize = greatest + 1;
     this.longestToken = longest;
+    const added = (model.added_tokens ?? []) as readonly JsonObject[];
+    this.words = new Set(added.map(({ id }) => Number(id)));
     this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
     this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
   }

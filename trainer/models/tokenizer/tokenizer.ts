@@ -7,6 +7,8 @@ export interface Tokenizer {
   readonly vocabularySize: number;
   /** Most UTF-16 units of text that one token covers; infinite where an unknown text of any length is one token. */
   readonly longestToken: number;
+  /** Tokens that {@link encode} finds before all others, the longest at each place. */
+  readonly words: ReadonlySet<number>;
   readonly eosTokenId?: number;
   readonly padTokenId?: number;
   /** Template that formats messages as text; absent where the tokenizer has none. */

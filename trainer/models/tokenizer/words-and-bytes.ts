@@ -14,6 +14,7 @@ export function isWordLevel(model: JsonObject): boolean {
 export class WordTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly longestToken = Number.POSITIVE_INFINITY;
+  readonly words: ReadonlySet<number>;
   readonly eosTokenId?: number;
   readonly padTokenId?: number;
   readonly chatTemplate?: ChatTemplate;
@@ -43,6 +44,7 @@ export class WordTokenizer implements Tokenizer {
     this.#unknown = this.#require(String(model.unk_token));
     this.#pattern = splitPattern(json.pre_tokenizer as JsonObject | null);
     this.vocabularySize = this.#words.length;
+    this.words = new Set(this.#ids.values());
     this.files = files;
     this.chatTemplate = chatTemplate;
     if (names.eos_token !== undefined) this.eosTokenId = this.#require(names.eos_token);
@@ -174,6 +176,7 @@ export function isByteLevel({
 export class ByteTokenizer implements Tokenizer {
   readonly vocabularySize: number;
   readonly longestToken: number;
+  readonly words: ReadonlySet<number>;
   readonly eosTokenId?: number;
   readonly padTokenId?: number;
   readonly chatTemplate?: ChatTemplate;
@@ -207,6 +210,7 @@ export class ByteTokenizer implements Tokenizer {
     this.#byteIds.forEach((id, byte) => {
       this.#bytes[id] = byte;
     });
+    this.words = new Set(this.#added.values());
     this.longestToken = Math.max(1, ...[...this.#added.keys()].map(content => content.length));
     this.#pattern =
       this.#added.size === 0 ? undefined : new RegExp(longestFirst([...this.#added.keys()]), 'gu');

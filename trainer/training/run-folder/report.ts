@@ -88,7 +88,7 @@ function summarize(run: RunFolder, settings: RunSettings, outcome: LoopOutcome):
 export function writeReport(run: RunFolder, settings: RunSettings, outcome: LoopOutcome): RunSummary {
   const summary = summarize(run, settings, outcome);
   replaceFileSync(run.summary, `${JSON.stringify(summary, null, 1)}\n`);
-  replaceFileSync(run.report, reportText(summary, outcome.state, settings));
+  replaceFileSync(run.report, reportText(summary, outcome, settings));
   return summary;
 }
 
@@ -119,7 +119,11 @@ function validationSummary(record: ValidationRecord, tags: readonly string[]): V
   };
 }
 
-function reportText(summary: RunSummary, state: TrainerState, settings: RunSettings): string {
+function reportText(
+  summary: RunSummary,
+  { state, warnings = [] }: LoopOutcome,
+  settings: RunSettings,
+): string {
   const tags = validationTags(settings);
   const { validation } = settings;
   const rows = state.validations.map(record => {
@@ -156,6 +160,7 @@ function reportText(summary: RunSummary, state: TrainerState, settings: RunSetti
     ...setLines(state, settings),
     ...bestLine(summary),
     ...reasoningLines(state),
+    ...warnings.flatMap(warning => ['', `Warning: ${warning}.`]),
     '',
     'The whole configuration is in `config.yaml`, every number of every step in `metrics.jsonl`.',
     '',

@@ -118,6 +118,73 @@ t.test('training takes the masks of the states', { timeout: MAX_MS }, async t =>
   t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
 });
 
+/** A ladder with JSON actions, of which each rung lists two, in another order of their keys than the schema's. */
+const JSON_LADDER = {
+  ...LADDER,
+  spec: {
+    ...LADDER.spec,
+    actionSpace: {
+      type: 'Json',
+      schema: {
+        type: 'object',
+        properties: { rung: { type: 'integer', minimum: 0 }, way: { enum: ['up', '<up>'] } },
+        required: ['rung', 'way'],
+        additionalProperties: false,
+      },
+    },
+    exampleAction: { rung: 0, way: 'up' },
+  },
+  step: ({ rung }: { rung: number }, action: Json) => ({
+    state: { rung: rung + 1 },
+    reward: 0,
+    terminated: rung === 3,
+    info: {
+      success: rung === 3,
+      action_is_valid: (action as { readonly rung: number }).rung === rung,
+      action_is_effective: true,
+    },
+  }),
+  validActions: ({ rung }: { rung: number }) => ['up', '<up>'].map(way => ({ way, rung })),
+} as unknown as AnyEnvironment;
+
+t.test(
+  'JSON actions are held to those of their state, too, in sampling, training and random play',
+  async t => {
+    const random = { title: 'Valid', plan: () => [] };
+    const [{ name: url }] = (
+      await serve(t, {}, [{ ...JSON_LADDER, references: { random } } as AnyEnvironment])
+    ).servers;
+    const one = { env_id: 'Ladder-v0', max_turn: 4, max_actions_per_turn: 1, max_actions_per_traj: 4 };
+    const settings = tinySettings(url, t.testdir(), 'json', {
+      ...ladderWith({ response_length: 40 }),
+      tags: { Ladder: one },
+      warm_start: { policy: 'random', episodes: 8, epochs: 1 },
+    });
+    const context = await openRunContext(settings, undefined, () => {}, never);
+    t.teardown(() => context.close());
+    const policy = await openPolicy(settings, context, undefined);
+    t.teardown(() => policy.close());
+    const sampling = { temperature: 1, topK: 0, topP: 1 };
+    const ways = new Set<string>();
+    for (const agent of [sampledAgent(context, policy), referenceAgent({ policy: 'random' })]) {
+      const plans = planGroups({ tags: [{ tag: 'Ladder', groups: 8 }], groupSize: 1, firstSeed: 1 });
+      const { episodes } = await context.collector.collect(plans, { agent, sampling, samplingSeed: 3 });
+      const turns = episodes.flatMap(episode => episode.turns);
+      t.equal(turns.length, 32);
+      for (const { info, penalty, actions, exploratory, tokens } of turns) {
+        t.same([info.action_is_valid, penalty, exploratory], [true, 0, undefined]);
+        const { way } = actions[0] as { readonly way: string };
+        ways.add(way);
+        if (way === 'up') t.equal(tokens[1] - tokens[0], 4, 'parts between numbers are one token each');
+      }
+    }
+    t.same(ways, new Set(['up', '<up>']));
+    const [row] = trainingRows(await trainTiny(settings));
+    t.equal(row['train/Ladder/action_is_valid'], 1);
+    t.ok(Math.abs(row['actor/ppo_kl']) < 1e-6, 'trained as sampled');
+  },
+);
+
 /** A ladder with teachers: one names an action that the second rung does not list, the other no valid one at all. */
 const TAUGHT = {
   ...LADDER,
