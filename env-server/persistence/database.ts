@@ -1,10 +1,13 @@
-import { join } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { makePrivateFile, makePrivateFolder, tighten } from './lock.ts';
 import { DamagedDatabase, isDamage } from './persistence-health.ts';
 
 const SQLITE_BUSY = 5;
 export const DATABASE_FILE = 'ragen.db';
+/** Folder of the journal in the database's folder, made after the database. */
+export const JOURNAL_FOLDER = 'journal';
 
 /** Files that SQLite keeps next to a database, created with the mode of the database. */
 export const COMPANIONS = ['-wal', '-shm'] as const;
@@ -23,9 +26,19 @@ export function openDatabase(folder: string | undefined, patienceMs: number): Da
 
 /** Opens a database file; see {@link openDatabase}. */
 export function openFile(path: string, patienceMs: number): DatabaseSync {
+  const emptied = emptiedFault(path);
+  if (emptied) throw new DamagedDatabase(path, emptied);
   makePrivateFile(path);
   for (const companion of COMPANIONS) tighten(path + companion);
   return opened(path, patienceMs);
+}
+
+/** The fault of a database that has lost all its bytes: SQLite would take it for a new one, and delete its log. */
+export function emptiedFault(path: string): Error | undefined {
+  const sizeOf = (file: string) => statSync(file, { throwIfNoEntry: false })?.size;
+  if (sizeOf(path) !== 0) return undefined;
+  const isNew = !sizeOf(`${path}-wal`) && !existsSync(join(dirname(path), JOURNAL_FOLDER));
+  return isNew ? undefined : new Error('it has 0 bytes, but a log or a journal');
 }
 
 function opened(path: string, timeout: number): DatabaseSync {

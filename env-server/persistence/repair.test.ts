@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { output, runServer, startServer } from '../../test/process.test-data.ts';
-import { DATABASE_FILE } from './database.ts';
+import { DATABASE_FILE, openDatabase } from './database.ts';
 import { repairDatabase } from './repair.ts';
 import { type SessionRow, SessionRows } from './session-rows.ts';
 import { checkDatabase, openStore } from './store.ts';
@@ -155,6 +155,20 @@ for (const share of [0.5, 0.05, 0]) {
     await openStore(folder).close();
   });
 }
+
+t.test('a file cut to no bytes is damage and not a new database, and its log is kept', t => {
+  const folder = t.testdir({ 'ragen.db-wal': 'log', journal: { state: '' } });
+  const file = join(folder, DATABASE_FILE);
+  for (const log of [`${file}-wal`, join(folder, 'journal')]) {
+    writeFileSync(file, '');
+    t.throws(() => openDatabase(folder, 0), { name: 'DamagedDatabase', message: /0 bytes.*--repair/ });
+    const report = repairDatabase(folder)!;
+    t.match(report.damage, [/it has 0 bytes, but a log or a journal/]);
+    t.equal(existsSync(`${report.aside}-wal`), log.endsWith('-wal'));
+    openDatabase(folder, 0).close();
+  }
+  t.end();
+});
 
 t.test('a file that is not a database is set aside and a new database is made', async t => {
   const folder = t.testdir({ [DATABASE_FILE]: 'not a database '.repeat(1000) });

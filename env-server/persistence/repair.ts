@@ -2,7 +2,7 @@ import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { counted } from '../../shared/text.ts';
-import { COMPANIONS, DATABASE_FILE, openFile } from './database.ts';
+import { COMPANIONS, DATABASE_FILE, emptiedFault, openFile } from './database.ts';
 import { lockFolder } from './lock.ts';
 import { damageOf, isDamage, problemOf, storageFaultOf } from './persistence-health.ts';
 
@@ -57,6 +57,8 @@ export function repairDatabase(folder: string, now = new Date()): RepairReport |
 
 /** Read-only, so that the kept copy does not change. */
 function openDamaged(path: string): DatabaseSync | Error {
+  const emptied = emptiedFault(path);
+  if (emptied) return emptied;
   const database = new DatabaseSync(path, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
   try {
     database.prepare('SELECT count(*) FROM sqlite_schema').get();

@@ -9,13 +9,12 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { JOURNAL_FOLDER } from '../database.ts';
 import { bootId, PRIVATE_FILE, PRIVATE_FOLDER } from '../lock.ts';
 import { DatabaseThread } from '../thread/database-thread.ts';
 import type { ReplayedRecord } from './records.ts';
 import { TURN_FILE_FORMAT, type Turn, TurnFile, type TurnFileHead } from './turn-file.ts';
 
-/** Folder of the journal in the database's folder. */
-const JOURNAL_FOLDER = 'journal';
 /** File with the {@link JournalState}. */
 export const STATE_FILE = 'state';
 const STATE_BYTES = 24;
