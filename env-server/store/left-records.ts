@@ -8,6 +8,7 @@ import {
   type JournalFile,
   type JournalPosition,
   type JournalState,
+  KEPT,
   type PositionedRecord,
   type ReplayFindings,
   readState,
@@ -108,7 +109,8 @@ export class LeftRecords {
     for (const fault of faults) {
       const { kind, file, offset } = fault;
       const where = kind === 'missing' ? file : `${file} from ${offset} on`;
-      log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}`);
+      const kept = KEPT.has(kind) ? '; the next checkpoint keeps it as .damaged-<time>' : '';
+      log[kind === 'torn' ? 'warn' : 'error'](fault, `the journal is ${kind}: ${where}${kept}`);
     }
     if (incomplete !== undefined)
       log.error(counts, `the last records of the journal may be missing: ${incomplete}`);

@@ -154,6 +154,26 @@ t.test(
   },
 );
 
+t.test('a journal of another version is kept under another name when a checkpoint releases it', async t => {
+  const data = t.testdir();
+  const { store, kept } = await opened(t, data);
+  store.open('me', 'E', LIMITS, [fresh('s1')]);
+  await kept();
+  const copy = killed(t, data);
+  const journal = join(copy, 'journal');
+  const [name] = readdirSync(journal).filter(each => each.endsWith('.journal'));
+  const damage = new DatabaseSync(join(journal, name));
+  damage.exec(`UPDATE head SET json = json_set(json, '$.format', 99)`);
+  damage.close();
+  const { store: next } = await opened(t, copy);
+  await next.conclude(next.mark(), [['putClock', CLOCK]]);
+  const [aside] = readdirSync(journal).filter(each => /\.journal\.damaged-[\dTZ-]+$/.test(each));
+  t.notOk(readdirSync(journal).includes(name));
+  const left = new DatabaseSync(join(journal, aside), { readOnly: true });
+  t.match(left.prepare('SELECT records FROM turns').get(), { records: /^os1 1 / });
+  left.close();
+});
+
 t.test(
   'rows of an earlier form are given the one of today one by one; those that cannot be read stay',
   async t => {

@@ -144,7 +144,11 @@ export class SqliteSessionStore implements SessionStore {
       ...this.#rows.sessions().map(({ id, recorded }) => [id, recorded] as const),
     ];
     const { inherited } = this.#files;
-    await this.#left.read(this.#folder, inherited, covered, onReply, { log: this.#log, signal });
+    const found = await this.#left.read(this.#folder, inherited, covered, onReply, {
+      log: this.#log,
+      signal,
+    });
+    this.#files.keepDamaged(found.faults);
   }
 
   /** Sessions that earlier servers left, oldest first. */

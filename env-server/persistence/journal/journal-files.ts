@@ -1,9 +1,11 @@
 import {
   closeSync,
+  existsSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   statSync,
   unlinkSync,
   writeSync,
@@ -57,6 +59,9 @@ export interface JournalFault extends JournalPosition {
   readonly sessionIds?: readonly string[];
   readonly reason?: string;
 }
+
+/** Faults of files that hold more than could be read. */
+export const KEPT: ReadonlySet<JournalFault['kind']> = new Set(['cut', 'corrupt', 'unreadable']);
 
 /** Findings of a replay besides records. */
 export interface ReplayFindings {
@@ -177,6 +182,8 @@ export class JournalFiles {
   next: number;
   /** Files of earlier processes. */
   readonly inherited: JournalFile[];
+  /** Names of those that were not read to their end: they are kept under another name. */
+  readonly #damaged = new Set<string>();
   /** Bytes of the written turns, and of the files of earlier processes. */
   bytes: number;
 
@@ -280,6 +287,11 @@ export class JournalFiles {
     }
   }
 
+  /** Keeps the files with these faults when they are released. */
+  keepDamaged(faults: readonly JournalFault[]): void {
+    for (const { kind, file } of faults) if (KEPT.has(kind)) this.#damaged.add(file);
+  }
+
   /** The next write begins another file. */
   leave(): void {
     this.#isOpen = false;
@@ -295,7 +307,7 @@ export class JournalFiles {
   }
 
   /**
-   * Deletes the files before a mark of `rotate`, and those of earlier processes.
+   * Deletes the files before a mark of `rotate`, and those of earlier processes; of these it keeps damaged ones.
    * @throws Error of the system where one cannot be deleted; the next call tries again
    */
   release(mark: number): void {
@@ -317,7 +329,9 @@ export class JournalFiles {
 
   #releaseInherited(): void {
     for (let [file] = this.inherited; file; [file] = this.inherited) {
-      removeFile(join(this.#folder, file.name));
+      const path = join(this.#folder, file.name);
+      if (this.#damaged.has(file.name)) setAside(path);
+      else removeFile(path);
       for (const name of readdirSync(this.#folder))
         if (MARK.exec(name)?.[1] === file.name) remove(join(this.#folder, name));
       this.inherited.shift();
@@ -346,6 +360,13 @@ export class JournalFiles {
 /** Deletes a file with those that SQLite keeps next to it. */
 function removeFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) remove(path + suffix);
+}
+
+/** Renames a file with those that SQLite keeps next to it, so that it is no part of the journal. */
+function setAside(path: string): void {
+  const aside = `${path}.damaged-${new Date().toISOString().replaceAll(/[:.]/g, '-')}`;
+  for (const suffix of ['', '-wal', '-shm'])
+    if (existsSync(path + suffix)) renameSync(path + suffix, aside + suffix);
 }
 
 function remove(path: string): void {
