@@ -10,6 +10,8 @@ t.test(
     t.equal(breaker.enter(), 0, 'one failure is nothing');
     breaker.failed();
     t.equal(breaker.enter(), 1000);
+    breaker.failed();
+    t.equal(breaker.enter(), 1000, 'a call that began before the pause does not lengthen it');
     now = 400;
     t.equal(breaker.enter(), 600);
     now = 1000;

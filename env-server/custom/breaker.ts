@@ -40,7 +40,8 @@ export class CircuitBreaker {
   failed(): void {
     this.#failures++;
     this.#probing = false;
-    if (this.#failures < this.#tripAfter) return;
+    // Calls that began before a pause and fail in it do not lengthen it.
+    if (this.#failures < this.#tripAfter || this.#now() < this.#closedUntil) return;
     this.#closedUntil = this.#now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#pauses, MAX_PAUSE_MS);
     this.#pauses++;
   }

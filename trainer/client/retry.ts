@@ -160,6 +160,8 @@ export class Availability {
   readonly #server: string;
   readonly #events: WaitEvents;
   #since: number | undefined;
+  /** The server answers; the service behind an environment does not. */
+  #isServiceAway = false;
   #reported = 0;
 
   constructor(server: string, events: WaitEvents) {
@@ -167,20 +169,27 @@ export class Availability {
     this.#events = events;
   }
 
+  /** True while the server itself does not answer. */
   get away(): boolean {
-    return this.#since !== undefined;
+    return this.#since !== undefined && !this.#isServiceAway;
   }
 
   /** Notes a failure that requires waiting. Returns for how long the server has been unavailable, in milliseconds. */
   failed(error: Error): number {
     const now = performance.now();
     this.#since ??= now;
+    this.#isServiceAway = isServiceAway(error);
     const waitedMs = now - this.#since;
     if (waitedMs === 0 || now - this.#reported >= REPORT_EVERY_MS) {
       this.#reported = now;
       this.#events.onWaiting?.({ server: this.#server, error, waitedMs });
     }
     return waitedMs;
+  }
+
+  /** Ends a wait for a service that nobody waits for any more, without a report. */
+  givenUp(): void {
+    if (this.#isServiceAway) this.#since = undefined;
   }
 
   /** Notes an answer of the server. */
@@ -203,6 +212,8 @@ export interface RetryPolicy {
   readonly attempts: number;
   /** Interval between probes of an unavailable server. */
   readonly probeMs: number;
+  /** False ends the wait for the service behind an environment, after so many milliseconds; absent: after `patienceMs`. */
+  readonly mayWait?: (waitedMs: number) => boolean;
 }
 
 export const DEFAULT_RETRY: RetryPolicy = {
@@ -262,9 +273,17 @@ export async function retrying<T>(
 ): Promise<T> {
   let away = 0;
   let lost = 0;
+  let serviceSince: number | undefined;
   const pauseAfter = (error: unknown): number => {
     const failure = classify(error);
-    if (failure === 'away') return awayDelay(server, error as Error, ++away, policy, availability);
+    if (failure === 'away') {
+      const delay = awayDelay(server, error as Error, ++away, policy, availability);
+      if (!policy.mayWait || !isServiceAway(error)) return delay;
+      serviceSince ??= performance.now();
+      const waitedMs = performance.now() - serviceSince;
+      if (!policy.mayWait(waitedMs)) throw new ServerUnavailable(server, waitedMs, error);
+      return Math.min(delay, policy.maxDelayMs);
+    }
     if (failure === 'final' || ++lost >= policy.attempts) throw error;
     return retryDelay(error, lost, policy, Math.random());
   };

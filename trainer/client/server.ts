@@ -229,20 +229,26 @@ export class EnvServer {
   /**
    * Requests that belong together, sent with all others of the same turn of the event loop, with many batches in flight
    * on one connection. Each gets its result or its final problem; other errors as for {@link call}.
+   * @param mayWait see {@link RetryPolicy}
    */
-  batch(requests: readonly Request[]): Promise<BatchReply[]> {
-    return this.#retrying('batch', requests.length, async () => {
+  batch(requests: readonly Request[], mayWait?: RetryPolicy['mayWait']): Promise<BatchReply[]> {
+    const work = async () => {
       const replies = await this.#batcher.add(requests);
       for (const reply of replies) {
         if (reply instanceof Error && classify(reply) !== 'final') throw reply;
       }
       return replies;
-    });
+    };
+    return this.#retrying('batch', requests.length, work, mayWait);
   }
 
   /** {@link batch} for a single request. */
-  async batched<O extends Operation>(op: O, input: OperationInput<O>): Promise<OperationResult<O>> {
-    const [reply] = await this.batch([this.request(op, input) as Request]);
+  async batched<O extends Operation>(
+    op: O,
+    input: OperationInput<O>,
+    mayWait?: RetryPolicy['mayWait'],
+  ): Promise<OperationResult<O>> {
+    const [reply] = await this.batch([this.request(op, input) as Request], mayWait);
     if (reply instanceof Error) throw reply;
     return reply as OperationResult<O>;
   }
@@ -268,15 +274,24 @@ export class EnvServer {
     await this.#http.close();
   }
 
-  async #retrying<T>(op: string, items: number, attempt: () => Promise<T>): Promise<T> {
+  async #retrying<T>(
+    op: string,
+    items: number,
+    attempt: () => Promise<T>,
+    mayWait?: RetryPolicy['mayWait'],
+  ): Promise<T> {
     this.#underWay++;
     const start = performance.now();
     let failure: string | undefined;
     try {
-      return await retrying(this.name, attempt, this.#retry, this.#availability, this.#closed.signal);
+      const policy = mayWait ? { ...this.#retry, mayWait } : this.#retry;
+      return await retrying(this.name, attempt, policy, this.#availability, this.#closed.signal);
     } catch (error) {
       failure = (error as Error).message;
-      if (error instanceof ServerUnavailable) void this.#watchForReturn();
+      if (error instanceof ServerUnavailable) {
+        this.#availability.givenUp();
+        void this.#watchForReturn();
+      }
       throw error;
     } finally {
       const ms = Math.round(performance.now() - start);

@@ -127,7 +127,7 @@ export class EnvironmentSession {
     let server = servers.pick(work);
     for (let move = 0; ; move++) {
       try {
-        const created = await server.batched('create', { ...createInput(spec), count: size });
+        const created = await server.batched('create', { ...createInput(spec), count: size }, spec.mayWait);
         const members = created.sessions ?? [created];
         const sessions = members.map(
           (member, index) => new EnvironmentSession(servers, server, memberSpec(spec, index), member),
@@ -210,7 +210,11 @@ export class EnvironmentSession {
    */
   async reference(policy: string, count: number, turns: number): Promise<readonly Json[]> {
     const plan = await this.#surviving(() =>
-      this.#server.batched('reference', { session_id: this.#sessionId, policy, count, turns }),
+      this.#server.batched(
+        'reference',
+        { session_id: this.#sessionId, policy, count, turns },
+        this.spec.mayWait,
+      ),
     );
     return plan.actions as readonly Json[];
   }
@@ -335,7 +339,7 @@ export class EnvironmentSession {
 
   /** Opens a new session in place of the present one. */
   async #create(): Promise<OpenedSession> {
-    const created = await this.#server.batched('create', createInput(this.spec));
+    const created = await this.#server.batched('create', createInput(this.spec), this.spec.mayWait);
     this.#sessionId = created.session_id;
     this.episodeId = created.episode_id;
     return created;

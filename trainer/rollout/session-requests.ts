@@ -25,6 +25,8 @@ export interface SessionSpec {
   readonly record?: boolean;
   /** The valid actions of each state are asked for. */
   readonly validActions?: boolean;
+  /** False ends its requests' wait for the service behind the environment; absent: after the wait for a server. */
+  readonly mayWait?: (waitedMs: number) => boolean;
   /** Wrappers around the environment, the innermost first. */
   readonly wrappers?: readonly { readonly name: string; readonly options: JsonObject }[];
 }
@@ -54,12 +56,13 @@ interface SeenState {
  * @throws the server's refusal of the valid actions
  */
 export async function seeState({ server, sessionId }: SessionAddress, spec: SessionSpec): Promise<SeenState> {
-  const { record = false, validActions = false } = spec;
+  const { record = false, validActions = false, mayWait } = spec;
   if (!record && !validActions) return { structured: undefined, validActions: undefined };
-  const replies = await server.batch([
+  const asked = [
     ...(record ? [structuredRequest(server, sessionId)] : []),
     ...(validActions ? [validActionsRequest(server, sessionId)] : []),
-  ]);
+  ];
+  const replies = await server.batch(asked, mayWait);
   return {
     structured: record ? structuredIn(replies[0]) : undefined,
     validActions: validActions ? validIn(replies.at(-1)!) : undefined,
@@ -83,7 +86,7 @@ interface TakenSteps {
  */
 export async function takeSteps(
   { server, sessionId }: SessionAddress,
-  { record, validActions }: SessionSpec,
+  { record, validActions, mayWait }: SessionSpec,
   actions: readonly Json[],
   done: number,
 ): Promise<TakenSteps> {
@@ -93,7 +96,7 @@ export async function takeSteps(
     return record ? [step, structuredRequest(server, sessionId)] : [step];
   });
   const asked = validActions ? [...steps, validActionsRequest(server, sessionId)] : steps;
-  const replies = await server.batch(asked);
+  const replies = await server.batch(asked, mayWait);
   const results: StepResult[] = [];
   const states: (Json | undefined)[] = [];
   for (let i = 0; i < steps.length; i += record ? 2 : 1) {

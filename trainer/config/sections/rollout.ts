@@ -251,7 +251,7 @@ export const RolloutSettings = section({
   group_timeout_s: Type.Union([Type.Null(), Type.Number({ exclusiveMinimum: 0 })], { default: 3600 }),
   /** Seconds to wait for unreachable servers. */
   server_patience_s: aboveZero(600),
-  /** Seconds until episodes move to another server. */
+  /** Seconds until episodes move to another server; an iteration then does without an absent service. */
   failover_s: aboveZero(15),
   /** Maximum open episodes. */
   concurrency: positive(256),

@@ -1,7 +1,9 @@
+import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { localNetwork, testService } from '../../../env-server/custom/remote/service.test-data.ts';
 import { webhookEnvironment } from '../../../env-server/custom/remote/webhook.ts';
+import { freePort } from '../../../test/free-port.test-data.ts';
 import type { WaitEvent } from '../../client/retry.ts';
 import { openServers } from '../../client/servers.ts';
 import type { Agent } from '../agents/agent.ts';
@@ -10,7 +12,16 @@ import type { Episode } from '../episode.ts';
 import { serve } from '../server.test-data.ts';
 import { serverProcess } from '../server-process.test-data.ts';
 import { type GroupPlan, planGroups } from '../tag.ts';
-import { alike, collectorOf, MIXTURE, play, RESPONSE, random, TAGS } from './collector.test-data.ts';
+import {
+  alike,
+  collectorOf,
+  MIXTURE,
+  play,
+  RESPONSE,
+  random,
+  SAMPLING,
+  TAGS,
+} from './collector.test-data.ts';
 import { Collector } from './collector.ts';
 
 /** Calls `disturb` at the given turn of the collection. */
@@ -95,6 +106,53 @@ t.test('an episode that fails because its service did is played again, and costs
     [3, 3, 3, 3],
   );
   t.equal(metrics['rollouter/replayed_episodes'], 3);
+});
+
+t.test('a service that stays away does not block other environments, and is taken up again', async t => {
+  const port = await freePort();
+  const service = createServer((request, response) => {
+    const terminated = request.url === '/step';
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ observation: 'Here.', reward: 1, terminated }));
+  });
+  t.teardown(() => service.close());
+  const environment = webhookEnvironment(
+    'Away-v0',
+    {
+      kind: 'remote',
+      protocol: 'webhook',
+      url: `http://127.0.0.1:${port}`,
+      title: 'Away',
+      instruction: 'Go.',
+      action_space: { type: 'Discrete', names: ['Go'] },
+      example_action: 'Go',
+    },
+    localNetwork(t),
+  );
+  const servers = await serve(t, { retry: { baseMs: 1, maxDelayMs: 20, patienceMs: 5000 } }, [environment]);
+  const away = { ...TAGS[0], name: 'Away', environmentId: 'Away-v0', maxActionsPerTurn: 1 };
+  const described = await describeTags(servers, [TAGS[0], away]);
+  const response = { ...RESPONSE, think: false };
+  const collector = new Collector({
+    ...{ servers, tags: described, prompt: 'chat', response, concurrency: 4, outageMs: 100 },
+  });
+  const groups = (...tags: string[]) =>
+    planGroups({ tags: tags.map(tag => ({ tag, groups: 8 })), groupSize: 1, firstSeed: 1 });
+  const collected = (plans: readonly GroupPlan[]) =>
+    collector.collect(plans, { agent: random, sampling: SAMPLING, samplingSeed: 3, isPartial: true });
+
+  const began = performance.now();
+  const partial = await collected(groups('Away', 'Lake'));
+  t.ok(performance.now() - began < 4000, 'sooner than the patience');
+  t.same(new Set(partial.episodes.map(({ tag }) => tag)), new Set(['Lake']));
+  t.equal(partial.episodes.length, 8);
+  t.equal(partial.dropped.length, 8);
+  t.match(partial.dropped[0].error, { name: 'ServerUnavailable', message: /the service .*Away-v0/ });
+  t.notOk(servers.servers[0].away, 'the server answers');
+
+  setTimeout(() => service.listen(port, '127.0.0.1'), 200);
+  const { episodes, dropped } = await collected(groups('Away'));
+  t.same([episodes.length, dropped.length], [8, 0], 'alone it is waited for, and taken up again');
 });
 
 t.test('a server that is gone for good: its episodes continue elsewhere', async t => {

@@ -11,6 +11,7 @@ import type { RewardHook } from '../rewards/reward-hook.ts';
 import type { GroupPlan } from '../tag.ts';
 import { budgetMetrics, PlayTally } from '../tally.ts';
 import { type GroupOutcome, playGroup } from './group.ts';
+import { OutageLimit } from './outage-limit.ts';
 
 export interface CollectorSettings {
   readonly servers: ServerPool;
@@ -30,6 +31,8 @@ export interface CollectorSettings {
   readonly concurrency: number;
   /** A group that takes longer is abandoned; no limit when absent. */
   readonly groupTimeoutMs?: number;
+  /** Milliseconds after which a collection that may be partial does without environments with a service that is away. */
+  readonly outageMs?: number;
 }
 
 export interface PlayOptions {
@@ -39,6 +42,8 @@ export interface PlayOptions {
   readonly samplingSeed: number;
   /** Rewards the episodes; absent: the environment alone does. */
   readonly reward?: RewardHook;
+  /** The collection does without environments with a service that is away, see {@link OutageLimit}. */
+  readonly isPartial?: boolean;
   /** Ends the collection; its reason is thrown. */
   readonly signal?: AbortSignal;
 }
@@ -117,6 +122,8 @@ export class Collector {
     const completed: (readonly Episode[] | undefined)[] = plans.map(() => undefined);
     const dropped: { plan: GroupPlan; error: Error }[] = [];
     const lost: { plan: GroupPlan; error: Error }[] = [];
+    const { outageMs } = this.#settings;
+    const outage = options.isPartial && outageMs !== undefined ? new OutageLimit(plans, outageMs) : undefined;
     await this.play(
       plans,
       options,
@@ -128,6 +135,7 @@ export class Collector {
         }
       },
       tally,
+      outage,
     );
     const episodes = completed.flatMap(group => group ?? []);
     if (episodes.length === 0 && dropped.length > 0) throw dropped[0].error;
@@ -167,6 +175,7 @@ export class Collector {
     options: PlayOptions,
     onGroup: (outcome: GroupOutcome) => void,
     tally = new PlayTally(),
+    outage?: OutageLimit,
   ): Promise<void> {
     const { concurrency } = this.#settings;
     const stop = new AbortController();
@@ -182,8 +191,12 @@ export class Collector {
       while (open > 0 && open + plan.size > concurrency && !signal.aborted) await change();
       if (signal.aborted) break;
       open += plan.size;
-      this.#playGroup(plan, options, tally, signal)
-        .then(onGroup)
+      outage?.opened(plan.tag);
+      this.#playGroup(plan, options, { tally, outage }, signal)
+        .then(outcome => {
+          outage?.ended(plan.tag, 'episodes' in outcome);
+          onGroup(outcome);
+        })
         .catch(error => {
           fatal ??= error;
           stop.abort(error);
@@ -201,7 +214,7 @@ export class Collector {
   async #playGroup(
     plan: GroupPlan,
     options: PlayOptions,
-    tally: PlayTally,
+    { tally, outage }: { readonly tally: PlayTally; readonly outage?: OutageLimit },
     signal: AbortSignal,
   ): Promise<GroupOutcome> {
     const { servers, tokenizer, groupTimeoutMs, stopStrings } = this.#settings;
@@ -209,6 +222,7 @@ export class Collector {
       ...this.#tag(plan.tag),
       servers,
       timeoutMs: groupTimeoutMs,
+      ...(outage ? { mayWait: (waitedMs: number) => outage.mayWait(plan.tag, waitedMs) } : {}),
       tokenizer,
       agent: options.agent,
       ...(options.reward ? { reward: options.reward } : {}),

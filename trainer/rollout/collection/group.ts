@@ -19,6 +19,8 @@ export interface GroupSetting extends Omit<PlayContext, 'agent' | 'newSequence' 
   /** Rewards its episodes; absent: the environment alone does. */
   readonly reward?: RewardHook;
   readonly servers: ServerPool;
+  /** False ends its requests' wait for the service behind the environment; absent: after the wait for a server. */
+  readonly mayWait?: (waitedMs: number) => boolean;
   /** A group that takes longer is given up; no limit when undefined. */
   readonly timeoutMs: number | undefined;
 }
@@ -144,6 +146,7 @@ async function openSessions(group: OpenGroup, count: number): Promise<void> {
       copyable,
       stateKeys: plan.stateKeys,
       record: plan.record,
+      mayWait: setting.mayWait,
       // A program plays by itself, so the server enforces the cap on actions.
       ...(!('respond' in setting.agent) &&
         setting.agent.acts !== false && {

@@ -174,6 +174,7 @@ function collectorSettings(
     context: { mode: rollout.context_mode, window: rollout.max_context_window },
     stopStrings: rollout.stop_strings,
     concurrency: rollout.concurrency,
+    outageMs: 1000 * rollout.failover_s,
     groupTimeoutMs: rollout.group_timeout_s === null ? undefined : 1000 * rollout.group_timeout_s,
   };
 }
@@ -222,12 +223,13 @@ export function agentRollouts(
 ): Rollouts {
   return {
     async play(groups: readonly GroupPlan[], options: PlayOptions): Promise<PlayedGroups> {
-      const { sampling, seed, signal } = options;
+      const { sampling, seed, signal, isPartial = false } = options;
       const collecting = context.collector.collect(groups, {
         agent,
         ...(reward ? { reward } : {}),
         sampling,
         samplingSeed: seed,
+        isPartial,
         signal,
       });
       const collection = await orAborted(collecting, signal, CLOSING_GRACE_MS);
@@ -293,13 +295,14 @@ function serverSettings(settings: RunSettings): EnvServerSettings[] {
  * played again.
  */
 function waitNotes(note: (text: string) => void): WaitEvents {
-  const reminded = new Map<string, { readonly atMs: number; readonly error: Error }>();
+  const reminded = new Map<string, { readonly at: number; readonly error: Error }>();
   const replayed = new Set<string>();
   return {
     onWaiting({ server, error, waitedMs }) {
       const last = reminded.get(server);
-      if (last && waitedMs - last.atMs < REMIND_EVERY_MS) return;
-      reminded.set(server, { atMs: waitedMs, error });
+      const at = performance.now();
+      if (last && at - last.at < REMIND_EVERY_MS) return;
+      reminded.set(server, { at, error });
       const who = `${whoIsAway(server, error)} (${error.message})`;
       note(last ? `still waiting after ${shownDuration(waitedMs / 1000)}: ${who}` : `${who}; waiting for it`);
     },

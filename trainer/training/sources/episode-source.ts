@@ -37,6 +37,8 @@ export interface PlayOptions {
   /** Seeds the draws; the levels follow the groups' own seeds. */
   readonly seed: number;
   readonly signal: AbortSignal;
+  /** Environments with a service that is away may be missing, after `rollout.failover_s`. */
+  readonly isPartial?: boolean;
 }
 
 /** Episodes of whole groups, in the order of the groups, and metrics of the collection. */
@@ -186,6 +188,7 @@ export class PlannedSource implements EpisodeSource {
       sampling: samplingDistribution(rollout),
       seed: mixSeed(seed, PURPOSE.rollout, step),
       signal: this.#signal,
+      isPartial: true,
     });
     this.#groups += groups.length;
     const metrics = {
