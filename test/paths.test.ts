@@ -1,5 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 
 const ROOT = new URL('../', import.meta.url);
@@ -81,4 +82,20 @@ t.test('no file of the way turns back to an earlier one', async t => {
       .map(target => `${file} uses ${target}`),
   );
   t.same(back, []);
+});
+
+t.test('a folder names only files that are in it, or by their path in a program', async t => {
+  const cwd = fileURLToPath(ROOT);
+  const folders = '{bench,docs,env-server,install,openapi,shared,site,test,trainer}/**';
+  const exclude = ['**/node_modules/**'];
+  const files = globSync(`${folders}/*.ts`, { cwd, exclude });
+  for (const page of globSync(`${folders}/README.md`, { cwd, exclude })) {
+    const folder = `${posix.dirname(page)}/`;
+    for (const [, name] of readFileSync(new URL(page, ROOT), 'utf8').matchAll(/`([\w./-]+\.ts)`/g)) {
+      const path = posix.normalize(name.startsWith('..') ? folder + name : name);
+      const within = path.includes('/') ? '' : folder;
+      const found = files.some(file => `/${file}`.endsWith(`/${path}`) && file.startsWith(within));
+      t.ok(found, `${page}: ${name}`);
+    }
+  }
 });
