@@ -10,7 +10,6 @@ import { clipFactor } from './learning/adamw.ts';
 import { LossGradients } from './learning/loss-gradients.ts';
 import { scoreContinuations } from './learning/score-program.ts';
 import { checkSequence, checkTemperature } from './learning/token-masks.ts';
-import type { WeightAverage } from './learning/weight-average.ts';
 import type { LocalPolicyOptions, ModelState } from './options.ts';
 import { type PolicyParts, prepare } from './parts.ts';
 import type {
@@ -26,7 +25,7 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
-import { PolicyState } from './policy-state.ts';
+import { PolicyState, type WeightAverage } from './policy-state.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './options.ts';

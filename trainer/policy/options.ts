@@ -70,8 +70,6 @@ export interface LocalPolicyOptions {
   readonly keepStaleCache?: boolean;
   /** Most tokens of a pass during learning or scoring, padding included. */
   readonly tokenBudget?: number;
-  /** Learns and scores sequences of unequal length without padding; true when absent. The results are the same. */
-  readonly packing?: boolean;
   /** Gradient checkpointing: recomputes each layer in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
   /** Written next to the weights: a tokenizer's files by name. */

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
-import { WeightAverage } from './weight-average.ts';
+import { ParameterStore } from '../tensor/runtime/parameter-store.ts';
+import { WeightAverage } from './policy-state.ts';
 
 t.test('the average follows the weights by its formula, and an exchange is undone by the next', async t => {
   const weights = new ParameterStore([{ name: 'w', shape: [2] }]);

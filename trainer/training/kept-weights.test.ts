@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { mergeConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
-import { AVERAGE_FOLDER } from '../policy/learning/weight-average.ts';
+import { AVERAGE_FOLDER } from '../policy/policy-state.ts';
 import { latestCheckpoint } from './run-folder/checkpoint.ts';
 import type { RunFolder } from './run-folder/run-folder.ts';
 import { learnedMetrics, MAX_MS, resumeTiny, tinyRuns, trainingRows, weightsOf } from './runs.test-data.ts';

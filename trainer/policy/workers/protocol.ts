@@ -76,7 +76,7 @@ export function workerSetups({
     maxSequenceLength,
     maxOpenSequences: Math.ceil(openSequences(options) / count),
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
-    packing: options.packing ?? true,
+    packing: true,
     recompute: options.recompute ?? false,
     dropout: options.loraDropout ? { probability: options.loraDropout, seed: options.seed } : null,
     threads: options.threads ?? 1,
