@@ -12,8 +12,10 @@ import {
   type FrozenLakeConfig,
   type FrozenLakeState,
   groundKey,
+  isOver,
   isReachable,
-  outcomes,
+  type Lake,
+  slipRate,
 } from './rules.ts';
 
 const FORMS: ObservationFormat[] = ['grid', 'coord', 'grid_coord'];
@@ -25,6 +27,28 @@ function start(config: JsonObject, options: JsonObject, seed = 1): FrozenLakeSta
 
 function step(state: FrozenLakeState, action: string | number, rng = Random.fromSeed(1)) {
   return frozenLake.step(state, action, rng);
+}
+
+/**
+ * Possible outcomes of an action: Gymnasium's `P[s][a]`, in its order (direction − 1, direction, direction + 1). One
+ * outcome when nothing slips or the episode is over. Each is a step with a draw from the middle of its share.
+ */
+function outcomes(lake: Lake, position: number, direction: number) {
+  const [slip, rate] = [slipRate(lake), lake.success_rate];
+  const isSure = rate === 1 || isOver(lake, position);
+  const draws = isSure
+    ? [[1, 0.5]]
+    : [
+        [slip, slip / 2],
+        [rate, 0.5],
+        [slip, 1 - slip / 2],
+      ];
+  return draws.map(([probability, uniform]) => {
+    const rng = Object.assign(Random.fromSeed(1), { float: () => uniform });
+    const taken = frozenLake.step({ lake, position, steps: 0 }, ACTIONS.names[direction], rng);
+    const { state, reward, terminated } = taken;
+    return { probability, position: state.position, reward, terminated };
+  });
 }
 
 interface Deterministic {

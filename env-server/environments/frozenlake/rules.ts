@@ -105,14 +105,6 @@ export type FrozenLakeState = {
   readonly steps: number;
 };
 
-/** One row of the transition table. */
-export interface Outcome {
-  readonly probability: number;
-  readonly position: number;
-  readonly reward: number;
-  readonly terminated: boolean;
-}
-
 export const ACTIONS = namedActions(['Left', 'Down', 'Right', 'Up'], 1);
 /** Number of directions, in circular order: those perpendicular to d are d ± 1 modulo 4. */
 export const DIRECTIONS = 4;
@@ -144,26 +136,6 @@ export function isOver(lake: Lake, position: number): boolean {
 /** Probability of each of the two perpendicular directions. */
 export function slipRate(lake: Lake): number {
   return (1 - lake.success_rate) / 2;
-}
-
-/**
- * Possible outcomes of an action: Gymnasium's `P[s][a]`, in its order (direction − 1, direction, direction + 1). One
- * outcome when nothing slips or the episode is over.
- */
-export function outcomes(lake: Lake, position: number, direction: number): readonly Outcome[] {
-  if (isOver(lake, position)) return [{ probability: 1, position, reward: 0, terminated: true }];
-  const towards = (turn: number, probability: number): Outcome => {
-    const next = neighbor(lake, position, (direction + turn) % DIRECTIONS);
-    return {
-      probability,
-      position: next,
-      reward: next === lake.goal ? 1 : 0,
-      terminated: isOver(lake, next),
-    };
-  };
-  if (lake.success_rate === 1) return [towards(0, 1)];
-  const slip = slipRate(lake);
-  return [towards(3, slip), towards(0, lake.success_rate), towards(1, slip)];
 }
 
 /** The actual direction, given a uniform draw from [0, 1). */

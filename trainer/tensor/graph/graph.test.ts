@@ -1,6 +1,7 @@
 import t from 'tap';
-import { GraphBuilder, GraphError, type Tensor } from './graph.ts';
+import { GraphBuilder, type Tensor } from './graph.ts';
 import { interpret } from './interpreter.test-data.ts';
+import { GraphError } from './tensor.ts';
 
 t.test('a program is evaluated as written, in float64', async t => {
   const g = new GraphBuilder();

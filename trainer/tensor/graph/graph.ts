@@ -8,7 +8,6 @@ import type { Operation } from './operations/operation.ts';
 import * as products from './operations/products.ts';
 
 export type { Graph, Shape, Tensor } from './tensor.ts';
-export { GraphError } from './tensor.ts';
 
 /**
  * Every primitive by name: the operations that the files of each kind export. A runtime lowers all of them, except that
