@@ -64,6 +64,17 @@ t.test('compressed bodies are read', async t => {
   t.equal((await exchange(app, 'POST', '/v1/batch', headers, gzipSync(items))).status, 200);
 });
 
+t.test('a body that is not UTF-8 is refused, and no letter of it replaced', async t => {
+  const app = await listening(t);
+  const id = await app.open();
+  for (const encoding of ['latin1', 'utf16le'] as const) {
+    const body = Buffer.from('\ufeff{"action":"größer"}'.slice(encoding === 'latin1' ? 1 : 0), encoding);
+    const reply = await exchange(app, 'POST', `/v1/sessions/${id}/step`, JSON_BODY, body);
+    const { code, detail } = JSON.parse(reply.body.toString());
+    t.same([reply.status, code, detail], [400, 'bad_json', 'the body is not UTF-8, which JSON is sent in']);
+  }
+});
+
 t.test('no more bodies are decompressed than are parsed', async t => {
   const app = Fastify();
   t.teardown(() => app.close());

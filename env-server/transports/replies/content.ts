@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
@@ -71,7 +72,7 @@ export function readJson(
         release?.();
         let value: unknown;
         try {
-          value = plain.length === 0 ? undefined : parseJson(plain.toString(), maxParts);
+          value = plain.length === 0 ? undefined : parseJson(textOf(plain), maxParts);
         } catch (error) {
           done(error as Error);
           return;
@@ -86,6 +87,12 @@ export function readJson(
       decode(decoding, slot).then(plain => read(plain, () => slot.release()), done);
     }
   });
+}
+
+/** @throws Problem `bad_json` where letters would be replaced */
+function textOf(body: Buffer): string {
+  if (!isUtf8(body)) throw new Problem('bad_json', 'the body is not UTF-8, which JSON is sent in');
+  return body.toString();
 }
 
 interface Decoding {
