@@ -502,7 +502,14 @@ t.test('an existing file is kept without --force', async t => {
 });
 
 t.test('an environment that cannot be trained is refused, and nothing is written', async t => {
-  const url = await served(t, environment('Yes-v0'), environment('Broken-v0', { fails: true }));
+  const picture = Buffer.from(Array.from({ length: 900 }, (_, i) => (i * 97) % 256)).toString('base64');
+  const url = await served(
+    t,
+    environment('Yes-v0'),
+    environment('Broken-v0', { fails: true }),
+    environment('Seen-v0', { observation: `{"image":"${picture}"}` }),
+    environment('Url-v0', { observation: 'Look: data:image/png;base64,iVBORw0KGgo=' }),
+  );
   const folder = t.testdir();
   const refused = (envId: string, message: RegExp, servers = url, settings: string[] = []) =>
     t.rejects(init(envId, settings, { servers, out: join(folder, 'x.yaml') }), { message }, String(message));
@@ -522,6 +529,8 @@ t.test('an environment that cannot be trained is refused, and nothing is written
   await refused('Yes-v0', /--servers takes the address of an environment server, .* got 127/, '127.0.0.1:1');
   await refused('Yes-v0', /unknown key pays, did you mean `pay`/, url, ['pays=2']);
   await refused('Broken-v0', /environment_fault.*the dice are lost/);
+  for (const id of ['Seen-v0', 'Url-v0'])
+    await refused(id, /shows a picture as Base64 .* reads text: say in/);
   t.throws(
     () => chooseSettings(listing({ document: { vocabulary: [] } }), { turn: 2049, response: 2 }),
     /has up to 3 characters, 2049 words of its vocabulary; a small policy reads 2048\..*leave `vocabulary` out/,

@@ -101,7 +101,7 @@ async function environmentIds(server: EnvServer): Promise<string[]> {
 
 /**
  * Plays an environment at random and measures what it shows.
- * @throws Error where no episode ends in time; ServerProblem where more than half of the episodes fail
+ * @throws Error where no episode ends in time, or observations are pictures; ServerProblem where more than half of the episodes fail
  */
 export async function surveyEnvironment(
   server: EnvServer,
@@ -131,6 +131,7 @@ export async function surveyEnvironment(
   };
   const watched = async (episode: OpenEpisode): Promise<Json> => {
     const seen = observationText(episode.observation);
+    refusePicture(env_id, seen);
     observations.add(seen);
     repetition.add(episode.env, seen);
     const action = await act(episode);
@@ -146,6 +147,7 @@ export async function surveyEnvironment(
   for await (const { step, results } of rollout(server, input, watched, { onProblem })) {
     stepsTaken = step;
     for (const { env, observation, reward, terminated, truncated, info } of results) {
+      refusePicture(env_id, observationText(observation));
       observations.add(observationText(observation));
       leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
@@ -189,6 +191,20 @@ export async function surveyEnvironment(
       hasUnboundedNumbers(document.action_space.json_schema as JsonObject),
     failed,
   };
+}
+
+/** A picture in an observation: its URL, or as many characters of Base64 without a break as no text has, of each kind some. */
+const PICTURE = /data:image\/[\w.+-]+;base64,|[A-Za-z0-9+/]{1024}/;
+const KINDS = [/[A-Z]/, /[a-z]/, /\d/];
+
+/** @throws Error for an observation with a picture, which a policy that reads text can make nothing of */
+function refusePicture(envId: string, text: string): void {
+  const found = PICTURE.exec(text);
+  if (!found || !(found[0].startsWith('data:') || KINDS.every(kind => kind.test(found[0])))) return;
+  throw new Error(
+    `${envId} shows a picture as Base64 ("${found[0].slice(0, 24)}…", ${text.length} characters in all), and a small policy reads text: ` +
+      'say in the observation what the picture shows, e.g. a grid of characters or coordinates; for models that see pictures: docs/reference/observation-parts.md',
+  );
 }
 
 /** Observed texts in bounded memory. */
