@@ -209,7 +209,7 @@ const RECIPES = [
     name: 'Sokoban',
     config: 'configs/sokoban-constrained.yaml',
     seconds: positiveInteger('sokoban-seconds', flags['sokoban-seconds']),
-    overrides: ['training.steps=450', 'validation.sets={}'],
+    overrides: ['training.steps=300', 'validation.sets={}'],
   },
 ];
 

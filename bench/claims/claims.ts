@@ -47,7 +47,7 @@ const HEADLINE: Claim = {
     {
       variant: 'Sokoban, PPO alone',
       config: 'configs/sokoban-constrained.yaml',
-      overrides: [EVERY_SEED_ONE_TEST, ...within(1200, 45)],
+      overrides: [EVERY_SEED_ONE_TEST, ...within(300, 18)],
     },
   ],
   pairs: [],
