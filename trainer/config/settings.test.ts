@@ -244,7 +244,7 @@ t.test('levels of training, validation and warm start never share a seed', async
   t.same(problemsOf('validation.seed=9488'), []);
   t.match(
     problemsOf('validation.seed=9489')[0].message,
-    /seeds 10000 to 86799 overlap those of validation\.seed/,
+    /seeds 10000 to 73999 overlap those of validation\.seed/,
   );
   t.match(problemsOf('warm_start.start_seed=200')[0].key, 'warm_start.start_seed');
 });
