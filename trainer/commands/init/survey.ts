@@ -129,11 +129,14 @@ export async function surveyEnvironment(
     num_envs: SURVEY_EPISODES,
     ...(capabilities.seed ? { seed: FIRST_SEED } : {}),
   };
-  const watched = async (episode: OpenEpisode): Promise<Json> => {
-    const seen = observationText(episode.observation);
+  const see = (observation: OpenEpisode['observation']): string => {
+    const seen = observationText(observation);
     refusePicture(env_id, seen);
     observations.add(seen);
-    repetition.add(episode.env, seen);
+    return seen;
+  };
+  const watched = async (episode: OpenEpisode): Promise<Json> => {
+    repetition.add(episode.env, see(episode.observation));
     const action = await act(episode);
     actions.add(written(action, document));
     return action;
@@ -147,8 +150,7 @@ export async function surveyEnvironment(
   for await (const { step, results } of rollout(server, input, watched, { onProblem })) {
     stepsTaken = step;
     for (const { env, observation, reward, terminated, truncated, info } of results) {
-      refusePicture(env_id, observationText(observation));
-      observations.add(observationText(observation));
+      see(observation);
       leastReward = Math.min(leastReward, reward);
       const ended = terminated || truncated;
       if (!ended && reward <= 0) idleReward = Math.max(idleReward ?? Number.NEGATIVE_INFINITY, reward);
@@ -194,7 +196,7 @@ export async function surveyEnvironment(
 }
 
 /** A picture in an observation: its URL, or as many characters of Base64 without a break as no text has, of each kind some. */
-const PICTURE = /data:image\/[\w.+-]+;base64,|[A-Za-z0-9+/]{1024}/;
+const PICTURE = /data:image\/[\w.+-]+;base64,|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1024}/;
 const KINDS = [/[A-Z]/, /[a-z]/, /\d/];
 
 /** @throws Error for an observation with a picture, which a policy that reads text can make nothing of */
