@@ -143,6 +143,7 @@ t.test('aliases without end and integers that would lose digits are refused', as
     () => parseOverride('seed=99999999999999999999'),
     /would lose digits: integers go to 9007199254740991/,
   );
+  t.throws(() => parseOverride('seed=&a [*a]'), /its aliases .* or hold themselves/);
   t.match(message('seed: .inf'), /must be integer, got Infinity/);
 });
 

@@ -156,7 +156,9 @@ export function parseOverride(text: string): { path: string[]; value: Json } {
     if (first) throw first;
     const fault = collectLines(document.contents, '', counter, new Map());
     if (fault) throw new Error(fault);
-    return { path, value: document.toJS() as Json };
+    const value = attempted(() => plainValue(document));
+    if (value === undefined) throw new Error(ALIASES);
+    return { path, value };
   } catch (error) {
     const message = `the value is not YAML: ${(error as Error).message.split('\n')[0]}`;
     throw new ConfigError([{ key: path.join('.'), where, message }]);
@@ -265,7 +267,7 @@ function readLayers(
   const document = parseYamlNodes(text, counter);
   const [first] = document.errors;
   if (first) fail(`not YAML: ${first.message.split('\n')[0]}`);
-  const content = attempted(() => plainValue(document)) ?? fail(ALIASES);
+  const content = attempted(() => plainValue(document) ?? {}) ?? fail(ALIASES);
   if (!isObject(content)) {
     throw new ConfigError([
       { key: '', where: shown(file), message: 'a config file holds a map of keys at its top level' },
@@ -310,7 +312,7 @@ const ALIASES = 'its aliases (`*name`) repeat too much, or hold themselves: writ
 
 /** @throws Error where aliases grow without end, or lead back to where they are */
 function plainValue(document: Document): Json {
-  const value = (document.toJS() ?? {}) as Json;
+  const value = document.toJS() as Json;
   JSON.stringify(value);
   return value;
 }

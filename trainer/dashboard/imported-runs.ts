@@ -23,8 +23,10 @@ import { type OnRow, RowSplitter, TrajectoryImport } from '../../site/compute/fo
 const MIB = 1024 * 1024;
 /** Most bytes of a command's files, and of the episodes that are written out again: a packed file may hold more. */
 const MAX_BYTES = 2048 * MIB;
-/** Most files of a folder, and its depth: `job/trial/agent/trajectory.json`. */
-const MAX_FILES = 100_000;
+/** Most trajectory files in a folder, and its depth: `job/trial/agent/trajectory.json`. */
+const MAX_FILES = 10_000;
+/** Most files of a run's folder, which has one for each iteration. */
+const MAX_RUN_FILES = 100_000;
 const MAX_DEPTH = 4;
 const PARQUET_MARK = 'PAR1';
 /** Bytes of episodes kept in memory until they are written. */
@@ -88,9 +90,9 @@ const isRunFolder = (path: string): boolean =>
 
 /**
  * The files in a folder and below that have a fitting name, or the file itself; none where nothing is.
- * @throws Error for more than {@link MAX_FILES}
+ * @throws Error for more than `most`
  */
-function filesBelow(path: string, fits = /./): string[] {
+function filesBelow(path: string, most = MAX_RUN_FILES, fits = /./): string[] {
   const stats = statSync(path, { throwIfNoEntry: false });
   if (!stats?.isDirectory()) return stats ? [path] : [];
   const found: string[] = [];
@@ -98,10 +100,8 @@ function filesBelow(path: string, fits = /./): string[] {
     for (const entry of readdirSync(folder, { withFileTypes: true })) {
       const file = join(folder, entry.name);
       if (entry.isDirectory() && depth < MAX_DEPTH) collect(file, depth + 1);
-      if (entry.isFile() && fits.test(entry.name) && found.push(file) > MAX_FILES)
-        throw new Error(
-          `${path}: more than ${MAX_FILES} files; name fewer, or show a run with \`dashboard\``,
-        );
+      if (entry.isFile() && fits.test(entry.name) && found.push(file) > most)
+        throw new Error(`${path}: more than ${most} files; name fewer, or show a run with \`dashboard\``);
     }
   };
   collect(path, 1);
@@ -141,7 +141,7 @@ function filesAt(path: string): string[] {
     throw new Error(
       `${path} holds the runs of ragen ${runs.slice(0, 3).join(', ')}: name one of them, or show all with the command \`dashboard\``,
     );
-  const found = filesBelow(path, IS_TRAJECTORY_FILE);
+  const found = filesBelow(path, MAX_FILES, IS_TRAJECTORY_FILE);
   if (found.length === 0)
     throw new Error(`${path} has no .jsonl, .parquet or trajectory.json in it; name the files themselves`);
   return found.sort(new Intl.Collator('en', { numeric: true }).compare);
