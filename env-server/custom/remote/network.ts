@@ -1,5 +1,6 @@
 import { lookup as systemLookup } from 'node:dns/promises';
 import { addAbortListener } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
 import { RecentMap } from '../../../shared/remembered.ts';
@@ -117,44 +118,13 @@ export class RemoteNetwork {
 }
 
 /** Networks that lead somewhere else than to a public service: this machine, its neighbors, documentation, multicast. */
-const SPECIAL_NETWORKS: readonly (readonly [network: string, prefix: number, what: string])[] = [
-  ['0.0.0.0', 8, 'this network'],
-  ['10.0.0.0', 8, 'private'],
-  ['100.64.0.0', 10, 'shared by carriers'],
-  ['127.0.0.0', 8, 'loopback'],
-  ['169.254.0.0', 16, 'link-local'],
-  ['172.16.0.0', 12, 'private'],
-  ['192.0.0.0', 24, 'reserved'],
-  ['192.0.2.0', 24, 'documentation'],
-  ['192.88.99.0', 24, 'reserved'],
-  ['192.168.0.0', 16, 'private'],
-  ['198.18.0.0', 15, 'benchmarks'],
-  ['198.51.100.0', 24, 'documentation'],
-  ['203.0.113.0', 24, 'documentation'],
-  ['224.0.0.0', 4, 'multicast'],
-  ['240.0.0.0', 4, 'reserved'],
-  ['::', 128, 'unspecified'],
-  ['::1', 128, 'loopback'],
-  ['::', 96, 'compatible with IPv4'],
-  ['::ffff:0:0:0', 96, 'translated to IPv4'],
-  ['64:ff9b::', 96, 'translated to IPv4'],
-  ['64:ff9b:1::', 48, 'translated to IPv4'],
-  ['100::', 64, 'discarded'],
-  ['2001::', 32, 'tunnelled to IPv4'],
-  ['2001::', 23, 'reserved'],
-  ['2001:db8::', 32, 'documentation'],
-  ['2002::', 16, 'tunnelled to IPv4'],
-  ['3fff::', 20, 'documentation'],
-  ['5f00::', 16, 'reserved'],
-  ['fc00::', 7, 'private'],
-  ['fe80::', 10, 'link-local'],
-  ['fec0::', 10, 'private'],
-  ['ff00::', 8, 'multicast'],
-];
+const SPECIAL_NETWORKS: { readonly [network: string]: string } = JSON.parse(
+  readFileSync(new URL('./special-networks.json', import.meta.url), 'utf8'),
+);
 
-const SPECIAL = SPECIAL_NETWORKS.map(([network, prefix, what]) => ({
-  name: `${network}/${prefix} (${what})`,
-  list: networkList([[network, prefix]]),
+const SPECIAL = Object.entries(SPECIAL_NETWORKS).map(([network, what]) => ({
+  name: `${network} (${what})`,
+  list: networkList([parseNetwork(network)]),
 }));
 
 /** IPv6 range of public services (RFC 4291, section 2.4); every address outside it is refused. */

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
 import { type Graph, sizeOf, type Tensor, type TypedArray } from '../../graph/tensor.ts';
 import { LoweringContext } from '../lowering-context.ts';
@@ -197,65 +198,8 @@ export const TENSOR_TYPE = {
 /** Attribute kinds of ONNX's AttributeProto. */
 const ATTRIBUTE_TYPE = { float: 1, int: 2, string: 3, ints: 7 } as const;
 
-/** The messages of onnx.proto that we write, with ONNX's own field numbers (github.com/onnx/onnx, onnx.proto). */
-const root = protobuf.Root.fromJSON({
-  nested: {
-    OperatorSetIdProto: { fields: { domain: { type: 'string', id: 1 }, version: { type: 'int64', id: 2 } } },
-    TensorProto: {
-      fields: {
-        dims: { rule: 'repeated', type: 'int64', id: 1 },
-        dataType: { type: 'int32', id: 2 },
-        name: { type: 'string', id: 8 },
-        rawData: { type: 'bytes', id: 9 },
-      },
-    },
-    Dimension: { fields: { dimValue: { type: 'int64', id: 1 }, dimParam: { type: 'string', id: 2 } } },
-    TensorShapeProto: { fields: { dim: { rule: 'repeated', type: 'Dimension', id: 1 } } },
-    TensorTypeProto: {
-      fields: { elemType: { type: 'int32', id: 1 }, shape: { type: 'TensorShapeProto', id: 2 } },
-    },
-    TypeProto: { fields: { tensorType: { type: 'TensorTypeProto', id: 1 } } },
-    ValueInfoProto: { fields: { name: { type: 'string', id: 1 }, type: { type: 'TypeProto', id: 2 } } },
-    AttributeProto: {
-      fields: {
-        name: { type: 'string', id: 1 },
-        f: { type: 'float', id: 2 },
-        i: { type: 'int64', id: 3 },
-        s: { type: 'bytes', id: 4 },
-        ints: { rule: 'repeated', type: 'int64', id: 8 },
-        type: { type: 'int32', id: 20 },
-      },
-    },
-    NodeProto: {
-      fields: {
-        input: { rule: 'repeated', type: 'string', id: 1 },
-        output: { rule: 'repeated', type: 'string', id: 2 },
-        name: { type: 'string', id: 3 },
-        opType: { type: 'string', id: 4 },
-        attribute: { rule: 'repeated', type: 'AttributeProto', id: 5 },
-        domain: { type: 'string', id: 7 },
-      },
-    },
-    GraphProto: {
-      fields: {
-        node: { rule: 'repeated', type: 'NodeProto', id: 1 },
-        name: { type: 'string', id: 2 },
-        initializer: { rule: 'repeated', type: 'TensorProto', id: 5 },
-        input: { rule: 'repeated', type: 'ValueInfoProto', id: 11 },
-        output: { rule: 'repeated', type: 'ValueInfoProto', id: 12 },
-      },
-    },
-    ModelProto: {
-      fields: {
-        irVersion: { type: 'int64', id: 1 },
-        producerName: { type: 'string', id: 2 },
-        graph: { type: 'GraphProto', id: 7 },
-        opsetImport: { rule: 'repeated', type: 'OperatorSetIdProto', id: 8 },
-      },
-    },
-  },
-});
-
+/** The messages of onnx.proto that we write. */
+const { root } = protobuf.parse(readFileSync(new URL('./onnx.proto', import.meta.url), 'utf8'));
 const modelType = root.lookupType('ModelProto');
 
 /** A number is written as an int unless wrapped: `{ float: 1 }`. */
