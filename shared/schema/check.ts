@@ -48,6 +48,7 @@ interface MarkedSchema extends TSchema {
   readonly patternProperties: Readonly<Record<string, MarkedSchema>>;
   readonly additionalProperties?: boolean | MarkedSchema;
   readonly items: MarkedSchema & readonly MarkedSchema[];
+  readonly prefixItems?: readonly MarkedSchema[];
   readonly anyOf: readonly MarkedSchema[];
 }
 
@@ -67,8 +68,10 @@ function fill(schema: MarkedSchema, given: unknown): unknown {
   switch (schema[KIND]) {
     case 'Array':
       return Array.isArray(value) ? fillElements(value, () => schema.items) : value;
-    case 'Tuple':
-      return Array.isArray(value) ? fillElements(value, at => schema.items[at], schema.items.length) : value;
+    case 'Tuple': {
+      const items = schema.prefixItems ?? schema.items;
+      return Array.isArray(value) ? fillElements(value, at => items[at], items.length) : value;
+    }
     case 'Object':
       return isObject(value) ? fillObject(schema, value) : value;
     case 'Record':

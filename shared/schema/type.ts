@@ -19,6 +19,8 @@ export const Type = {
   Array: (items: TSchema, options?: Options) => marked('Array', { type: 'array', items }, options),
   Boolean: (options?: Options) => marked('Boolean', { type: 'boolean' }, options),
   Enum: (values: readonly unknown[], options?: Options) => marked('Enum', { enum: values }, options),
+  FixedList: (prefixItems: readonly TSchema[], options?: Options) =>
+    marked('Tuple', { type: 'array', prefixItems }, options),
   Integer: (options?: Options) => marked('Integer', { type: 'integer' }, options),
   Literal: (value: unknown, options?: Options) =>
     marked('Literal', { type: typeof value, const: value }, options),
@@ -57,6 +59,8 @@ export const Type = {
   | 'Unknown'
   | 'Unsafe'
 > & {
+  /** A list of items with a schema each, by the keyword of JSON Schema since 2020-12; the options give its length. */
+  FixedList(prefixItems: readonly TSchema[], options?: Options): TSchema;
   /** @param key a text schema, with the pattern of the keys */
   Record<Value extends TSchema>(
     key: import('typebox').TString,

@@ -32,6 +32,7 @@ t.test('drawn actions fit their schema and differ', async t => {
       },
       anyOf: [{ $ref: '#/$defs/node' }, { type: 'null' }],
     },
+    { type: 'array', items: { type: 'number', minimum: -0.001, maximum: 0.0015 }, minItems: 1, maxItems: 1 },
     { anyOf: [{ const: 'stop' }, { type: ['integer', 'null'], exclusiveMaximum: 0 }] },
   ];
   for (const schema of schemas) {
@@ -46,6 +47,7 @@ t.test('drawn actions fit their schema and differ', async t => {
     open.some(value => value > 100) && open.some(value => value <= 10),
     'of several sizes without a bound',
   );
+  t.same(drawnActions({ type: 'number', minimum: 0.125, maximum: 0.125 }), [0.125]);
   t.same(drawnActions({ type: 'boolean' })!.toSorted(), [false, true]);
 });
 

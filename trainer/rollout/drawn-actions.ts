@@ -10,8 +10,9 @@ const TRIES = 512;
 const SPANS = [9, 99, 999];
 const MAX_ITEMS = 3;
 const MAX_CHARACTERS = 4;
-/** A unit of fractions. */
+/** Fractions are multiples of one part of so many, and of a smaller one where a range has less than 1. */
 const FRACTION = 100;
+const MAX_UNIT = 1e15;
 /** Most values and characters of one action, all that it holds included. */
 const LARGEST = 10_000;
 
@@ -85,7 +86,7 @@ function valueFor(schema: Json | undefined, draw: Draw, depth: number): Json | u
     case 'integer':
       return bounded(rules, 1, rng);
     case 'number':
-      return bounded(rules, FRACTION, rng);
+      return bounded(rules, unitOf(rules), rng);
     case 'boolean':
       return rng.chance(0.5);
     case 'null':
@@ -107,6 +108,14 @@ function matching(pattern: string, { minLength = 0, maxLength = LARGEST }: JsonO
   return draw.left < 0 ? undefined : text;
 }
 
+/** Number of parts of which a range of numbers draws one. */
+function unitOf({ minimum, maximum }: JsonObject): number {
+  const range = Number(maximum) - Number(minimum);
+  return range > 0 && range < 1
+    ? Math.min(MAX_UNIT, FRACTION * 10 ** Math.ceil(-Math.log10(range)))
+    : FRACTION;
+}
+
 /** A multiple of 1/`unit` between the bounds of a schema. */
 function bounded(
   { minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: below }: JsonObject,
@@ -118,6 +127,7 @@ function bounded(
   const span = rng.choice(SPANS);
   const from = Number(least ?? (most === undefined ? 0 : Number(most) - span));
   const to = Number(most ?? from + span);
+  if (from === to) return from;
   return within(Math.ceil(from * unit), Math.floor(to * unit), rng) / unit;
 }
 

@@ -51,6 +51,18 @@ t.test('fills in defaults and refuses what does not fit', async t => {
   t.notOk(resolveAgainst(schema, { names: ['a', 'b'], speed: 4 }).fault);
 });
 
+t.test('a list of a fixed length has a schema for each item', async t => {
+  const at = { type: 'object', properties: { x: { type: 'number', maximum: 2.5, default: 1 } } };
+  const list = (prefixItems: Json): JsonObject => ({ type: 'array', prefixItems, minItems: 2, maxItems: 2 });
+  const schema = compile({ type: 'object', properties: { move: list([{ type: 'integer' }, at]) } });
+  t.same(resolveAgainst(schema, { move: [1, {}] }).value, { move: [1, { x: 1 }] });
+  for (const move of [[1], [1, {}, 2], [0.5, {}], [1, { x: 3 }], 'x'])
+    t.ok(resolveAgainst(schema, { move }).fault, JSON.stringify(move));
+  t.match(faultsOf(list(7)), [/prefixItems: must be a list of schemas/]);
+  t.match(faultsOf(list([{ type: 'null' }])), [/prefixItems: takes minItems and maxItems, both the number/]);
+  t.match(faultsOf(list([{ type: 'null' }, { type: 'odd' }])), [/prefixItems\/1\/type: must be one of/]);
+});
+
 t.test('a property is needed when it is required or has a default', async t => {
   const schema = compile({
     type: 'object',

@@ -18,7 +18,7 @@ const BOUNDS = ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum'];
 /** Keywords by type. Those that a hostile schema could make slow or circular (`pattern`, `$ref`…) are excluded. */
 const KEYWORDS: { readonly [type: string]: readonly string[] } = {
   object: ['properties', 'required', 'additionalProperties'],
-  array: ['items', 'minItems', 'maxItems'],
+  array: ['items', 'prefixItems', 'minItems', 'maxItems'],
   string: ['minLength', 'maxLength', 'enum'],
   number: [...BOUNDS, 'enum'],
   integer: [...BOUNDS, 'enum'],
@@ -95,6 +95,7 @@ class SubsetCompiler {
       case 'object':
         return this.#object(node, limits, at, depth, wrong);
       case 'array':
+        if (node.prefixItems !== undefined) return this.#tuple(node, limits, at, depth, wrong);
         return Type.Array(
           node.items === undefined ? ANY : this.compile(node.items, `${at}/items`, depth + 1),
           limits,
@@ -118,6 +119,26 @@ class SubsetCompiler {
       default:
         return Type.Null(limits);
     }
+  }
+
+  /** A list of a fixed length, each item with its own schema. */
+  #tuple(
+    { prefixItems, items, minItems, maxItems }: JsonObject,
+    limits: JsonObject,
+    at: string,
+    depth: number,
+    wrong: (detail: string, where?: string) => TSchema,
+  ): TSchema {
+    if (!Array.isArray(prefixItems)) return wrong('must be a list of schemas', `${at}/prefixItems`);
+    const { length } = prefixItems;
+    if (items !== undefined || minItems !== length || maxItems !== length) {
+      return wrong(
+        'takes minItems and maxItems, both the number of its schemas, and no items',
+        `${at}/prefixItems`,
+      );
+    }
+    const parts = prefixItems.map((part: Json, i) => this.compile(part, `${at}/prefixItems/${i}`, depth + 1));
+    return Type.FixedList(parts, limits);
   }
 
   #object(

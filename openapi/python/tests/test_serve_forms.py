@@ -76,6 +76,67 @@ def test_actions_have_a_written_form(space: spaces.Space[Any], kind: str, good: 
             form.member(action)
 
 
+@pytest.mark.parametrize(
+    "space,schema",
+    [
+        (spaces.Box(-2, 2, (1,)), {"minItems": 1, "maxItems": 1, "items": {"type": "number", "minimum": -2, "maximum": 2}}),
+        (spaces.Box(0.1, np.inf, ()), {"type": "number", "minimum": 0.1}),
+        (spaces.Box(np.iinfo(np.int64).min, 7, (), np.int64), {"type": "integer", "maximum": 7}),
+        (
+            spaces.Tuple([spaces.MultiDiscrete([3, 2]), spaces.Box(np.array([0, -1], np.float32), 1)]),
+            {
+                "prefixItems": [
+                    {"prefixItems": [{"minimum": 0, "maximum": 2}, {"minimum": 0, "maximum": 1}]},
+                    {"prefixItems": [{"minimum": 0, "maximum": 1}, {"minimum": -1, "maximum": 1}]},
+                ]
+            },
+        ),
+        (spaces.MultiBinary([1, 2]), {"items": {"items": {"type": "integer", "minimum": 0, "maximum": 1}, "maxItems": 2}}),
+    ],
+)
+def test_a_schema_has_the_bounds_of_each_number(space: spaces.Space[Any], schema: dict[str, Any]) -> None:
+    def within(wanted: Any, given: Any) -> bool:
+        if isinstance(wanted, dict):
+            return all(name in given and within(part, given[name]) for name, part in wanted.items())
+        if isinstance(wanted, list):
+            return len(wanted) == len(given) and all(map(within, wanted, given))
+        return bool(wanted == given)
+
+    form = space_actions(space)
+    assert within(schema, form.space["schema"]), form.space["schema"]
+    assert form.listed == isinstance(space, spaces.MultiBinary), "only where the list is complete"
+
+
+def test_an_action_that_is_out_of_bounds_is_refused_with_them() -> None:
+    with pytest.raises(InvalidAction, match=r"\[2.5\] is not a member of Box\(-2.0, 2.0, \(1,\), float32\)"):
+        space_actions(spaces.Box(-2, 2, (1,))).member([2.5])
+    with pytest.raises(InvalidAction, match="0.5 is not a member of .*: whole numbers of int64"):
+        space_actions(spaces.Box(0, 2, (), np.int64)).member(0.5)
+    widest = space_actions(spaces.Box(-np.arange(1.0, 301), 1, dtype=np.float64))
+    assert widest.space["schema"]["items"] == {"type": "number", "minimum": -300, "maximum": 1}
+
+
+class Steering(gymnasium.Env[Any, Any]):
+    """Keep the wheel near 0."""
+
+    observation_space = spaces.Box(-9, 9, (1,))
+    action_space = spaces.Dict({"turn": spaces.Box(-1, 1, (1,)), "gear": spaces.Discrete(2)})
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return np.zeros(1), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        return action["turn"], 0.0, False, False, {}
+
+
+def test_actions_with_many_numbers_are_a_schema_and_no_list() -> None:
+    derived = derive(WorldSource(Steering), 10, Overrides())
+    assert "actions" not in derived.definition and derived.notes == []
+    assert derived.definition["action_space"]["schema"]["properties"]["gear"]["maximum"] == 1
+
+
 def test_examples_have_four_significant_digits_where_the_space_has_such_numbers() -> None:
     examples: Any = space_actions(spaces.Dict({"bid": spaces.Box(90, 110, ()), "x": spaces.Box(-0.001, 0.001, (2,))})).examples
     assert all(value == float(f"{value:.4g}") for example in examples for value in [example["bid"], *example["x"]])

@@ -82,7 +82,10 @@ def member_of(space: spaces.Space[Any], value: Any) -> Any:
     if isinstance(space, spaces.Discrete):
         return int(value)
     if isinstance(space, (spaces.Box, spaces.MultiDiscrete, spaces.MultiBinary)):
-        return np.array(value, dtype=space.dtype)
+        member = np.array(value, dtype=space.dtype)
+        if member.dtype.kind in "iu" and not np.array_equal(member, np.asarray(value)):
+            raise ValueError(f"whole numbers of {space.dtype} were expected")
+        return member
     if isinstance(space, spaces.OneOf):
         return (0, 0) if value is None else (1, member_of(space.spaces[1], value))
     if isinstance(space, spaces.Tuple):

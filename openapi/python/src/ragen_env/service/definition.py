@@ -67,7 +67,7 @@ def derive(source: WorldSource, timeout_s: float, overrides: Overrides) -> Deriv
     if not instruction:
         instruction = f"Take the actions that earn the most reward in {title}."
         notes.append("No docstring: the instruction is only a sentence. Write one for the class, or use --instruction.")
-    if not world.actions.listed and not trial.lists_valid:
+    if world.actions.space["type"] == "Text" and not world.actions.listed and not trial.lists_valid:
         notes.append(
             "Actions are any text, and nothing names one: give the class `example_actions` (or --example-actions), from "
             "which random play draws, or demonstrations to `init`."

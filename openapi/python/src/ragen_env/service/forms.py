@@ -17,6 +17,10 @@ Json = Any
 EXAMPLES = 64
 _MAX_TEXT_ACTION = 2000
 _MAX_SHOWN = 200
+#: Numbers of an action that may each have other bounds; of more the widest bounds are written.
+_MAX_BOUNDS = 256
+#: Bounds beyond it are none: of larger integers float64 cannot hold each.
+_MAX_BOUND = 1e15
 _HIGHLIGHT = re.compile(r"\x1b\[[0-9;]*[1-9][0-9;]*m([^\x1b]*)\x1b\[0?m")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -118,7 +122,7 @@ class ActionForm:
     gymnasium: Any = None
     """The Gymnasium space of an action that is written as JSON."""
     listed: bool = True
-    """False where the examples are random letters of a text space, which are no list to choose from."""
+    """False where the examples are samples that say no more than the space: random letters, or some of many numbers."""
 
     def member(self, written: Json) -> Any:
         """What the environment gets for an action. Raises InvalidAction."""
@@ -140,9 +144,9 @@ class ActionForm:
         try:
             member = member_of(self.gymnasium, written)
         except (TypeError, ValueError, KeyError, OverflowError) as error:
-            raise InvalidAction(f"not a member of {self.gymnasium}: {error}") from None
+            raise InvalidAction(f"{_short(written)} is not a member of {self.gymnasium}: {error}") from None
         if not self.gymnasium.contains(member):
-            raise InvalidAction(f"not a member of {self.gymnasium}")
+            raise InvalidAction(f"{_short(written)} is not a member of {self.gymnasium}")
         return member
 
     def _name_of(self, member: int) -> Json:
@@ -198,7 +202,40 @@ def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
         return ActionForm({"type": "Text", "max_length": int(space.max_length)}, examples, listed=False)
     schema = json_schema(space)
     written = "JSON, e.g. " + " or ".join(map(_short, examples[:2]))
-    return ActionForm({"type": "Json", "schema": schema, "format": written}, examples, None, space)
+    listed = _has_text(space) or _member_count(space) == len(examples)
+    return ActionForm({"type": "Json", "schema": schema, "format": written}, examples, None, space, listed)
+
+
+def _parts(space: Any) -> Sequence[Any]:
+    """The spaces of a dictionary or tuple."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.values())
+    return space.spaces if isinstance(space, spaces.Tuple) else ()
+
+
+def _has_text(space: Any) -> bool:
+    from gymnasium import spaces
+
+    return isinstance(space, spaces.Text) or any(map(_has_text, _parts(space)))
+
+
+def _member_count(space: Any) -> float:
+    """The number of members of a space without texts, infinite for numbers with a point."""
+    from gymnasium import spaces
+
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return math.prod(map(_member_count, _parts(space)))
+    if isinstance(space, spaces.Discrete):
+        return float(space.n)
+    if isinstance(space, spaces.MultiDiscrete):
+        return float(np.prod(space.nvec, dtype=float))
+    if isinstance(space, spaces.MultiBinary):
+        return float(2.0 ** min(1000, math.prod(space.shape)))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.integer):
+        return float(np.prod(space.high.astype(float) - space.low + 1))
+    return math.inf
 
 
 def _rounded(value: Json) -> Json:
@@ -221,26 +258,40 @@ def json_schema(space: Any) -> dict[str, Json]:
     if isinstance(space, spaces.Discrete):
         return {"type": "integer", "minimum": int(space.start), "maximum": int(space.start + space.n - 1)}
     if isinstance(space, spaces.MultiDiscrete):
-        highest = int(np.max(space.start + space.nvec - 1))
-        return _array(space.shape, {"type": "integer", "minimum": int(np.min(space.start)), "maximum": highest})
+        return _numbers("integer", space.start, space.start + space.nvec - 1)
     if isinstance(space, spaces.MultiBinary):
-        return _array(space.shape, {"type": "integer", "minimum": 0, "maximum": 1})
+        return _numbers("integer", np.zeros(space.shape, int), np.ones(space.shape, int))
     if isinstance(space, spaces.Box):
-        kind = "integer" if np.issubdtype(space.dtype, np.integer) else "number"
-        low, high = json_of(np.min(space.low)), json_of(np.max(space.high))
-        bounds = {name: bound for name, bound in (("minimum", low), ("maximum", high)) if bound is not None}
-        return _array(space.shape, {"type": kind, **bounds})
+        return _numbers("integer" if np.issubdtype(space.dtype, np.integer) else "number", space.low, space.high)
     if isinstance(space, spaces.Text):
         return {"type": "string", "minLength": int(space.min_length), "maxLength": int(space.max_length)}
     if isinstance(space, spaces.Dict):
         properties = {name: json_schema(inner) for name, inner in space.spaces.items()}
         return {"type": "object", "properties": properties, "required": list(properties)}
     if isinstance(space, spaces.Tuple):
-        return {"type": "array", "minItems": len(space.spaces), "maxItems": len(space.spaces)}
+        return _list([json_schema(inner) for inner in space.spaces])
     raise NoForm(f"actions of {space} have no written form: use Discrete, Text, MultiDiscrete, Box, Dict or Tuple")
 
 
-def _array(shape: Sequence[int], items: dict[str, Json]) -> dict[str, Json]:
-    for length in reversed(shape):
-        items = {"type": "array", "minItems": int(length), "maxItems": int(length), "items": items}
-    return items
+def _numbers(kind: str, low: Any, high: Any) -> dict[str, Json]:
+    """Numbers in the shape of their bounds: a number, or nested lists."""
+    if low.size > _MAX_BOUNDS:
+        low, high = np.full(low.shape, low.min()), np.full(high.shape, high.max())
+    return _bounded(kind, low, high)
+
+
+def _bounded(kind: str, low: Any, high: Any) -> dict[str, Json]:
+    if np.ndim(low) > 0:
+        return _list([_bounded(kind, least, most) for least, most in zip(low, high)])
+    # The shortest decimal that the space's type rounds to the bound: 0.1 for 0.10000000149.
+    given = {name: float(str(np.asarray(bound)[()])) for name, bound in (("minimum", low), ("maximum", high))}
+    bounds = {name: bound for name, bound in given.items() if abs(bound) <= _MAX_BOUND}
+    return {"type": kind, **{name: int(bound) if bound.is_integer() else bound for name, bound in bounds.items()}}
+
+
+def _list(parts: list[dict[str, Json]]) -> dict[str, Json]:
+    """A list of a fixed length."""
+    length = {"type": "array", "minItems": len(parts), "maxItems": len(parts)}
+    if parts and any(part != parts[0] for part in parts):
+        return {**length, "prefixItems": parts}
+    return {**length, **({"items": parts[0]} if parts else {})}
