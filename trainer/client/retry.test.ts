@@ -113,6 +113,13 @@ t.test('a server that is away is waited for, and the wait is reported once', asy
   t.notOk(availability.away);
 });
 
+t.test('a service that is to be tried again in a minute is asked, and its wait reported, sooner', async t => {
+  const { attempt } = failing([problem(502, true, 60, 'remote_unavailable')]);
+  const began = performance.now();
+  t.equal(await retrying(NAME, attempt, FAST, new Availability(NAME, {}), IDLE), 'done');
+  t.ok(performance.now() - began < 30_000);
+});
+
 t.test('patience ends', async t => {
   const policy = { ...FAST, patienceMs: 10 };
   const always = async (): Promise<never> => {

@@ -278,10 +278,11 @@ export async function retrying<T>(
     const failure = classify(error);
     if (failure === 'away') {
       const delay = awayDelay(server, error as Error, ++away, policy, availability);
-      if (!policy.mayWait || !isServiceAway(error)) return delay;
+      if (!isServiceAway(error)) return delay;
       serviceSince ??= performance.now();
       const waitedMs = performance.now() - serviceSince;
-      if (!policy.mayWait(waitedMs)) throw new ServerUnavailable(server, waitedMs, error);
+      if (policy.mayWait?.(waitedMs) === false) throw new ServerUnavailable(server, waitedMs, error);
+      // The server may ask for a minute, in which nothing would say that the wait continues.
       return Math.min(delay, policy.maxDelayMs);
     }
     if (failure === 'final' || ++lost >= policy.attempts) throw error;

@@ -4,6 +4,7 @@ import t from 'tap';
 import { validateConfig } from '../../shared/config.ts';
 import type { Json } from '../../shared/json.ts';
 import { Random } from '../../shared/random.ts';
+import { ServerUnavailable } from '../client/retry.ts';
 import { RunSettings } from '../config/settings.ts';
 import { episodeOf, turnOf } from '../data/episodes.test-data.ts';
 import type { UpdateBatch, UpdateSettings } from '../policy/policy.ts';
@@ -373,4 +374,14 @@ t.test('a fault in a collection ends the run with its error, not silently', asyn
     if (collection === 3) throw new Error('bad luck');
   };
   await t.rejects(trainLoop(parts, initialState(10_000)), /bad luck/);
+});
+
+t.test('environments that stay away end the run with a checkpoint of its last step', async t => {
+  const settings = settingsIn(t.testdir());
+  const { run, rollouts, policy, parts } = start(createRunFolder(settings, 'x'), settings);
+  rollouts.onPlay = collection => {
+    if (collection > 3) throw new ServerUnavailable('http://127.0.0.1:8080', 600_000, new Error('refused'));
+  };
+  await t.rejects(trainLoop(parts, initialState(10_000)), /was not available for 600\.0 s: refused/);
+  t.match(latestCheckpoint(run)?.state, { step: 2, updates: policy.updates }, 'validation was due');
 });

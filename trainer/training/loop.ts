@@ -1,6 +1,7 @@
 import { EarlyStopping, type EarlyStopType } from '../algorithms/filters/early-stopping.ts';
 import { type MonitorSettings, monitorMetric } from '../algorithms/filters/metric-monitor.ts';
 import { mean } from '../algorithms/statistics.ts';
+import { ServerUnavailable } from '../client/retry.ts';
 import { earlyStoppingSettings, monitorSettings } from '../config/derived.ts';
 import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/episode-metrics.ts';
@@ -115,12 +116,22 @@ class TrainingLoop {
     const { settings, progress, stop } = this.#parts;
     const { steps } = settings.training;
     progress.begin('training', steps, this.#state.step);
-    const early = await this.#untilEnd().finally(() => this.#source.close());
+    const early = await this.#kept(this.#untilEnd().finally(() => this.#source.close()));
     progress.end();
     if (this.#saved !== this.#state) await this.#save();
     const stopped = stop.aborted && this.#state.step < steps;
     const warnings = this.#learning.said;
     return { state: this.#state, ended: early ?? (stopped ? 'stopped' : 'finished'), warnings };
+  }
+
+  /** The work's result. Environments that stay away end it before anything is learned from the next step: a checkpoint keeps the last. */
+  async #kept<T>(work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      if (error instanceof ServerUnavailable && this.#saved !== this.#state) await this.#save();
+      throw error;
+    }
   }
 
   /** Runs steps until the last one, a stop request, or an early stop. */

@@ -1,6 +1,6 @@
 import { TRAINER } from '../../../shared/program.ts';
 import { shellWord } from '../../../shared/text.ts';
-import { ServerProblem } from '../../client/retry.ts';
+import { ServerProblem, ServerUnavailable } from '../../client/retry.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { latestRun, openRunFolder, type RunFolder } from '../../training/run-folder/run-folder.ts';
 import { readWarmStart, shownPosition } from '../../training/supervised/warm-start.ts';
@@ -39,6 +39,7 @@ function faultOf(error: Error, run: Pick<RunFolder, 'path'>): string {
     return `${path} cannot be used (${message}): see that its disk is there and can be written`;
   if (error instanceof ServerProblem && error.code === 'unknown_environment')
     return `${message}; register it again (a server without --data keeps no registrations)`;
+  if (error instanceof ServerUnavailable) return `${message}. Start it again`;
   return message;
 }
 

@@ -5,7 +5,7 @@ import t from 'tap';
 import { stringify } from 'yaml';
 import { createApp } from '../../../env-server/app.ts';
 import { smallDisk } from '../../../env-server/persistence/small-disk.test-data.ts';
-import { ServerProblem } from '../../client/retry.ts';
+import { ServerProblem, ServerUnavailable } from '../../client/retry.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { latestCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { createRunFolder, openRunFolder } from '../../training/run-folder/run-folder.ts';
@@ -103,6 +103,10 @@ t.test('faults of a file name its path, a lost registration what to do, others o
       /^no room is left on the disk of \/runs\/a b \(outer\)/,
     ],
     [new Error('no server'), /^no server; then continue with/],
+    [
+      new ServerUnavailable('http://lake', 600_000, new Error('refused')),
+      /^http:\/\/lake was not available for 600\.0 s: refused\. Start it again; then continue with/,
+    ],
     [
       new ServerProblem('http://lake', 'create', {
         type: 'about:blank',

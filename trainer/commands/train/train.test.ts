@@ -227,7 +227,7 @@ t.test('runs against a server', { timeout: MAX_MS }, async t => {
     const result = await trainRun(run, settings, progress, never);
     child = await restarted!;
     t.match(result, { ended: 'finished', episodes: STEPS * 16 });
-    t.match(progress.notes.join('\n'), /does not answer .*waiting for it[\s\S]*is back after/);
+    t.match(progress.notes.join('\n'), /does not answer .*waiting for it for up to \d[\s\S]*is back after/);
     t.ok(weightsOf(run).equals(weightsOf(whole.run)), 'weights');
     t.same(trajectories(run, 2), trajectories(whole.run, 2));
   });

@@ -142,8 +142,9 @@ async function connected<T>(
   signal: AbortSignal,
   make: (servers: ServerPool, tags: readonly DescribedTag[]) => Promise<T>,
 ): Promise<T> {
-  const { failover_s } = settings.rollout;
-  const servers = openServers(serverSettings(settings), waitNotes(note), 1000 * failover_s);
+  const { failover_s, server_patience_s } = settings.rollout;
+  const events = waitNotes(note, server_patience_s);
+  const servers = openServers(serverSettings(settings), events, 1000 * failover_s);
   try {
     return await make(servers, await orAborted(describeTags(servers, namedTags(settings)), signal));
   } catch (error) {
@@ -291,10 +292,10 @@ function serverSettings(settings: RunSettings): EnvServerSettings[] {
 }
 
 /**
- * Says once that a server is away, repeats it at intervals, and says when it is back; of each tag, that the first lost episode is
- * played again.
+ * Says once that a server is away and for how long it is waited for, repeats it at intervals, and says when it is back; of each tag,
+ * that the first lost episode is played again.
  */
-function waitNotes(note: (text: string) => void): WaitEvents {
+function waitNotes(note: (text: string) => void, patienceS: number): WaitEvents {
   const reminded = new Map<string, { readonly at: number; readonly error: Error }>();
   const replayed = new Set<string>();
   return {
@@ -304,7 +305,13 @@ function waitNotes(note: (text: string) => void): WaitEvents {
       if (last && at - last.at < REMIND_EVERY_MS) return;
       reminded.set(server, { at, error });
       const who = `${whoIsAway(server, error)} (${error.message})`;
-      note(last ? `still waiting after ${shownDuration(waitedMs / 1000)}: ${who}` : `${who}; waiting for it`);
+      const waited = waitedMs / 1000;
+      const still = shownDuration(Math.max(0, patienceS - waited));
+      note(
+        last
+          ? `still waiting after ${shownDuration(waited)}, for up to ${still} more: ${who}`
+          : `${who}; waiting for it for up to ${still}`,
+      );
     },
     onBack({ server, waitedMs }) {
       const last = reminded.get(server);
