@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { createRequire } from 'node:module';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
+import { joinChunks } from '../../shared/http/chunks.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
 import { type AllowedHosts, REPLY_HEADERS } from '../../shared/http/security.ts';
 import { Problem } from '../problems.ts';
@@ -119,6 +120,7 @@ const OPEN =
 export async function createHttpServer(parts: HttpServerParts): Promise<FastifyInstance> {
   const { problemHandler, tracing } = parts;
   const server = newServer(parts);
+  joinChunks(server);
   server.decorateRequest('principal');
   server.decorateRequest('pretty', false);
   server.decorateRequest('trace', undefined);

@@ -1,4 +1,5 @@
 import { Agent, type Dispatcher, errors, request } from 'undici';
+import { textOf } from './chunks.ts';
 import { retryAfterMs } from './retry.ts';
 
 export interface JsonClientOptions {
@@ -73,7 +74,7 @@ export class JsonClient {
    */
   async send(path: string, options: JsonRequest = {}): Promise<string> {
     const { body } = await this.open(path, options);
-    return this.#failing(path, options.signal, () => body.text());
+    return this.#failing(path, options.signal, () => textOf(body));
   }
 
   /**
@@ -97,7 +98,7 @@ export class JsonClient {
     );
     const { statusCode: status } = reply;
     if (status < 300) return reply;
-    const text = await this.#failing(path, signal, () => reply.body.text());
+    const text = await this.#failing(path, signal, () => textOf(reply.body));
     const details = { status, text, retryAfterMs: retryAfterMs(reply.headers['retry-after']) };
     throw new HttpError(`${this.#place(path)}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, details);
   }

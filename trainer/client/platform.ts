@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { errors, Pool } from 'undici';
 import { WebSocket } from 'ws';
+import { textOf } from '../../shared/http/chunks.ts';
 import { trainerLog } from '../../shared/log.ts';
 import { MAX_REPLY_BYTES } from './reply.ts';
 
@@ -82,7 +83,7 @@ export function openHttp(origin: string, settings: HttpSettings): HttpConnection
       const { statusCode, headers, body } = await pool.request({ ...request, onInfo });
       // The pool's own timeout starts again with each byte.
       const late = setTimeout(() => body.destroy(new errors.BodyTimeoutError()), settings.replyTimeoutMs);
-      const text = await body.text().finally(() => clearTimeout(late));
+      const text = await textOf(body).finally(() => clearTimeout(late));
       return {
         status: statusCode,
         header(name) {

@@ -3,6 +3,7 @@ import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from
 import Fastify from 'fastify';
 import { Agent, errors, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
+import { joinChunks, textOf } from '../../shared/http/chunks.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
 import { AllowedHosts, securePages, secureReplies } from '../../shared/http/security.ts';
 import { ENV_SERVER } from '../../shared/program.ts';
@@ -59,6 +60,7 @@ export async function createDashboard(settings: DashboardSettings): Promise<Fast
     const { statusCode = 500, message } = error;
     return statusCode >= 500 ? refuse(reply, statusCode, message) : refuseRequest(error, request, reply);
   });
+  joinChunks(app);
   secureReplies(app);
   compressReplies(app);
   app.addHook('onRequest', (request, _reply, done) => {
@@ -136,7 +138,7 @@ function addServerProxy(app: FastifyInstance, server: string): void {
           },
           body: JSON.stringify(incoming.body),
         });
-        const text = await body.text();
+        const text = await textOf(body);
         return reply
           .code(statusCode)
           .type(String(headers['content-type'] ?? 'application/json'))

@@ -3,6 +3,7 @@ import fastifyWebsocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import Fastify from 'fastify';
 import type { RawData, WebSocket } from 'ws';
+import { joinChunks } from '../../shared/http/chunks.ts';
 import { isObject, isShallow, jsonOf, parseJson } from '../../shared/json.ts';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import { ServerProblem } from '../client/retry.ts';
@@ -223,6 +224,7 @@ export function createGatewayApp({ rollouts, queue, verifierKey }: GatewayAppPar
     requestTimeout: REQUEST_TIMEOUT_MS,
     forceCloseConnections: true,
   });
+  joinChunks(app);
   const named = (request: FastifyRequest): OpenRollout | undefined =>
     rollouts.get((request.params as { readonly id?: string }).id ?? '');
   /** @throws ApiError 401 for any key but that of this rollout, whether or not the rollout exists */

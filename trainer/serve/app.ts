@@ -1,6 +1,7 @@
 import { maxHeaderSize } from 'node:http';
 import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { joinChunks } from '../../shared/http/chunks.ts';
 import { outputLog } from '../../shared/log-text.ts';
 import { VERSION } from '../../shared/program.ts';
 import { inSlices, type Sliced } from '../../shared/slices.ts';
@@ -70,6 +71,7 @@ export function createServeApp({
     forceCloseConnections: true,
     http: { maxHeaderSize },
   });
+  joinChunks(app);
   app.addHook('onRequest', async (request, reply) => {
     const given = request.headers['x-request-id'];
     if (typeof given === 'string' && given.length <= LONGEST_REQUEST_ID) reply.header('x-request-id', given);

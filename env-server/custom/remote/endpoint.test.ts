@@ -71,6 +71,8 @@ t.test('each kind of bad reply gets its own error', async t => {
         return { status: 503, body: { detail: 'no beds' } };
       case '/refusing':
         return { status: 404, body: { error: 'who?' } };
+      case '/faults':
+        return { status: 422, body: { detail: [{ msg: 'wrong', loc: ['body', { toString: 1 }] }] } };
       case '/list':
         return { body: [] };
       default:
@@ -83,6 +85,7 @@ t.test('each kind of bad reply gets its own error', async t => {
     ['broken', /something that is not JSON/],
     ['failing', /with 503: no beds/],
     ['refusing', /with 404: who\?/],
+    ['faults', /with 422: body\.{"toString":1}: wrong/],
     ['list', /must answer POST list with a JSON object/],
     ['large', /the service of test\/E-v0 cannot be understood.*size/i],
   ];
@@ -92,6 +95,18 @@ t.test('each kind of bad reply gets its own error', async t => {
     t.match(problem.message, message);
   }
   t.equal(service.received.length, cases.length, 'each was asked once, and nobody followed the redirect');
+});
+
+t.test('a service that is not reached by TLS is named with the reason', async t => {
+  const { port } = await testService(t, () => ({ body: {} }));
+  const plain = new Endpoint('test/E-v0', { url: `https://127.0.0.1:${port}` }, localNetwork(t));
+  t.match((await problemOf(plain.ask('GET', 'x'))).message, /does not answer in TLS .*begins with http:/);
+  const { network, owner } = localNetwork(t);
+  network.send = async () => {
+    throw Object.assign(new Error('certificate has expired'), { code: 'CERT_HAS_EXPIRED' });
+  };
+  const expired = new Endpoint('test/E-v0', { url: 'https://127.0.0.1' }, { network, owner });
+  t.match((await problemOf(expired.ask('GET', 'x'))).message, /not trusted: certificate has expired/);
 });
 
 t.test('a service that does not answer in time has failed', async t => {

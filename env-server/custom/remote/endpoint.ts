@@ -1,3 +1,4 @@
+import { textOf } from '../../../shared/http/chunks.ts';
 import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
 import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import type { SlotGroup } from '../../../shared/scheduling/queues.ts';
@@ -31,6 +32,8 @@ const NOT_CONNECTED = new Set([
 ]);
 /** The connection broke: only repeatable requests are retried. */
 const DISCONNECTED = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+const CERTIFICATE = /CERT|SIGNATURE/;
+const TLS = /^(?:ERR_SSL|EPROTO)/;
 
 const HEADER_NAME = /^[a-z0-9!#$%&'*+.^_`|~-]+$/;
 const UNSENDABLE = /[^\t\x20-\x7e]/;
@@ -219,7 +222,7 @@ export class Endpoint {
         bodyTimeout: this.timeoutMs,
       };
       const reply = await this.network.send(url, request, this.#connections);
-      const text = await reply.body.text();
+      const text = await textOf(reply.body);
       const status = reply.statusCode;
       const what = `${method} ${url.pathname}`;
       if (status >= 500) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
@@ -348,7 +351,13 @@ export class Endpoint {
       return this.unavailable(`cannot be reached (${codeOf(error)})`);
     }
     if (signal.aborted) return this.failed(`did not answer within ${this.timeoutMs} ms${this.#crowd()}`);
-    return this.failed(`cannot be understood: ${cause.message || codeOf(error)}`, error);
+    const code = codeOf(error);
+    if (DISCONNECTED.has(code))
+      return this.failed(`closed the connection before its answer was whole (${code})`);
+    if (CERTIFICATE.test(code)) return this.failed(`has a certificate that is not trusted: ${cause.message}`);
+    if (TLS.test(code))
+      return this.failed(`does not answer in TLS (${code}); without TLS its url begins with http://`);
+    return this.failed(`cannot be understood: ${cause.message || code}`, error);
   }
 }
 
@@ -391,6 +400,12 @@ function headersOf(given: Headers = {}): Headers {
   return Object.fromEntries(headers);
 }
 
+/** The beginning of any value that a service reports, as text. */
+export function excerpt(value: Json | undefined): string {
+  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? 'nothing');
+  return text.slice(0, MAX_DETAIL_LENGTH);
+}
+
 /** Text of an error reply: its `detail` or `error`; FastAPI's list of faults as one text. */
 export function detailOf(body: unknown): string | undefined {
   if (!isObject(body)) return undefined;
@@ -402,10 +417,11 @@ export function detailOf(body: unknown): string | undefined {
 
 function faultText(fault: unknown): string {
   if (!isObject(fault) || typeof fault.msg !== 'string') return JSON.stringify(fault);
-  return Array.isArray(fault.loc) ? `${fault.loc.join('.')}: ${fault.msg}` : fault.msg;
+  return Array.isArray(fault.loc) ? `${fault.loc.map(excerpt).join('.')}: ${fault.msg}` : fault.msg;
 }
 
-function afterColon(body: unknown): string {
+/** The text of an error reply for the end of a message; empty without one. */
+export function afterColon(body: unknown): string {
   const detail = detailOf(body);
   return detail === undefined ? '' : `: ${detail}`;
 }

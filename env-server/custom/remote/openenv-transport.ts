@@ -3,7 +3,7 @@ import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { Problem } from '../../problems.ts';
 import { checkReward, InvalidAnswer } from '../answer.ts';
 import { JsonOutOfBounds, readAnswer } from '../json-limits.ts';
-import { detailOf, type Endpoint } from './endpoint.ts';
+import { detailOf, type Endpoint, excerpt } from './endpoint.ts';
 import { type OpenEnvCode, type OpenEnvReply, SESSION_HEADER } from './openenv-protocol.ts';
 
 /** Sends an episode's resets and steps to the service. */
@@ -116,7 +116,7 @@ export class WebSocketTransport implements OpenEnvTransport {
   }
 
   #error({ code, message }: JsonObject, ofStep: boolean): Error {
-    const said = `${String(code)}: ${String(message)}`;
+    const said = `${excerpt(code)}: ${excerpt(message)}`;
     const isCode = (wanted: OpenEnvCode) => code === wanted;
     if (isCode('VALIDATION_ERROR') && ofStep) return new InvalidAction(said);
     if (isCode('CAPACITY_REACHED')) {

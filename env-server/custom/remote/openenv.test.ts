@@ -205,6 +205,7 @@ t.test('invalid replies end the episode with a reason', async t => {
       'remote_failed',
       /EXECUTION_ERROR: oops/,
     ],
+    ['{"type":"error","data":{"code":{"toString":1}}}', 'remote_failed', /{"toString":1}: nothing/],
     [
       '{"type":"error","data":{"code":"CAPACITY_REACHED","message":"64 of 64"}}',
       'remote_unavailable',

@@ -8,7 +8,7 @@ import { InvalidAnswer, refused } from '../answer.ts';
 import type { OpenEnvDefinition } from '../definitions/definition.ts';
 import { DEFAULT_MAX_STEPS, listsOf } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
-import { Endpoint } from './endpoint.ts';
+import { Endpoint, excerpt } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
 import type { OpenEnvReply } from './openenv-protocol.ts';
 import {
@@ -197,7 +197,7 @@ export function openEnvEnvironment(
         const reply = await transport.step(state.session, message);
         return endpoint.reading(() => {
           const { error } = reply.observation;
-          if (tooled && isObject(error)) throw new InvalidAction(String(error.message));
+          if (tooled && isObject(error)) throw new InvalidAction(excerpt(error.message));
           const success = reply.done && reply.reward > 0;
           const next = { session: state.session, ...seen(reply.observation, shown), success };
           const info = { success, action_is_valid: true, action_is_effective: next.text !== state.text };
@@ -282,7 +282,7 @@ function textOfCall({ result }: JsonObject): string {
   if (!Array.isArray(content)) return JSON.stringify(result ?? null);
   const parts = content.map((block): ObservationPart => {
     if (isObject(block) && block.type === 'image' && typeof block.data === 'string') {
-      return { type: 'image', mime: String(block.mimeType), data: block.data };
+      return { type: 'image', mime: excerpt(block.mimeType), data: block.data };
     }
     const isText = isObject(block) && typeof block.text === 'string';
     return { type: 'text', text: isText ? (block.text as string) : JSON.stringify(block) };

@@ -14,7 +14,7 @@ import { type AnsweredObservation, InvalidAnswer, readOutcome, readSeen, refused
 import type { RagenDefinition } from '../definitions/definition.ts';
 import { MAX_ACTIONS, MAX_STEPS } from '../definitions/definition-parts.ts';
 import { invalidDefinition } from '../definitions/fault.ts';
-import { Endpoint } from './endpoint.ts';
+import { afterColon, Endpoint } from './endpoint.ts';
 import type { OwnedNetwork } from './network.ts';
 import { seedOf, serviceSpec } from './service.ts';
 
@@ -49,8 +49,7 @@ export async function learnRagen(
     { repeatable: true },
   );
   if (status >= 400) {
-    const said = isObject(body) && typeof body.detail === 'string' ? `: ${body.detail}` : '';
-    throw invalidDefinition('', `the other server answered ${route} with ${status}${said}`);
+    throw invalidDefinition('', `the other server answered ${route} with ${status}${afterColon(body)}`);
   }
   if (!isObject(body)) throw endpoint.failed('did not describe the environment');
   return { document: body };
@@ -132,8 +131,8 @@ function specOf(envId: string, definition: RagenDefinition, about: Document): En
 
 /** Problem for a request that the other server rejected; retryable where that server says that nothing was done. */
 function rejected(endpoint: Endpoint, status: number, body: Json): Problem {
-  const { detail, retryable, retry_after_s } = isObject(body) ? body : {};
-  const what = `answered a step with ${status}${typeof detail === 'string' ? `: ${detail}` : ''}`;
+  const { retryable, retry_after_s } = isObject(body) ? body : {};
+  const what = `answered a step with ${status}${afterColon(body)}`;
   if (retryable !== true) return endpoint.failed(what);
   const isGiven = typeof retry_after_s === 'number' && retry_after_s > 0;
   return endpoint.unavailable(what, isGiven ? Math.min(retry_after_s, MAX_RETRY_AFTER_S) : undefined);

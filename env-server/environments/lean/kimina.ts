@@ -1,3 +1,4 @@
+import { textOf } from '../../../shared/http/chunks.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
@@ -75,15 +76,8 @@ async function ask(
       reset: true,
       signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
     });
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of body) {
-      size += (chunk as Buffer).length;
-      if (size > MAX_REPLY_LENGTH) throw new BackendFailed('the Lean server sent too much');
-      chunks.push(chunk as Buffer);
-    }
+    text = await textOf(body, MAX_REPLY_LENGTH);
     if (statusCode !== 200) throw new BackendFailed(`the Lean server answered with status ${statusCode}`);
-    text = Buffer.concat(chunks).toString('utf8');
   } catch (error) {
     if (error instanceof BackendFailed) throw error;
     const { name, message, code } = error as Error & { code?: string };

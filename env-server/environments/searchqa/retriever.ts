@@ -1,3 +1,4 @@
+import { textOf } from '../../../shared/http/chunks.ts';
 import type { Json } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
@@ -104,15 +105,9 @@ class HttpRetriever {
         body: JSON.stringify(payload),
         signal: AbortSignal.timeout(timeoutMs),
       });
-      const chunks: Buffer[] = [];
-      let size = 0;
-      for await (const chunk of body) {
-        size += (chunk as Buffer).length;
-        if (size > MAX_REPLY_LENGTH) throw new Error('its reply is too long');
-        chunks.push(chunk as Buffer);
-      }
+      const text = await textOf(body, MAX_REPLY_LENGTH);
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);
-      return Buffer.concat(chunks).toString('utf8');
+      return text;
     } catch (error) {
       throw new RetrievalFailed(`the retriever failed: ${reason(error)}`);
     }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
+import { bytesOf } from '../../../shared/http/chunks.ts';
 import { pause } from '../../../shared/http/retry.ts';
 import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
 import { printable } from '../../../shared/text.ts';
@@ -212,7 +213,7 @@ export class TinkerHttp {
         const reply = await request(address, { method, dispatcher, headers, body: content, signal });
         const notWhole = new Error(`the reply was not whole after ${this.#timeoutMs / 1000} s`);
         late = setTimeout(() => reply.body.destroy(notWhole), this.#timeoutMs);
-        const bytes = new Uint8Array(await reply.body.arrayBuffer());
+        const bytes = await bytesOf(reply.body);
         return readReply(where, reply.statusCode, reply.headers, bytes);
       } catch (error) {
         signal.throwIfAborted();

@@ -1,0 +1,109 @@
+import { type Readable, Transform, type TransformCallback } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+
+/** Chunks that are kept one by one. */
+const MAX_LOOSE_CHUNKS = 1024;
+/** Bytes that wait to be joined. */
+const MAX_LOOSE_BYTES = 64 * 1024;
+/** Chunks of any size. Further ones must have some bytes on average: each takes 2.5 µs to read, however small it is. */
+const MAX_SMALL_CHUNKS = 16_384;
+const MIN_AVERAGE_BYTES = 32;
+
+/** Most of the chunks are so small that reading them would delay others. */
+class SmallChunks extends Error {
+  readonly code = 'BODY_IN_SMALL_CHUNKS';
+  readonly statusCode = 400;
+  constructor() {
+    super(
+      `the body comes in more than ${MAX_SMALL_CHUNKS} chunks of less than ${MIN_AVERAGE_BYTES} bytes on average; send larger chunks`,
+    );
+  }
+}
+
+/** Counts chunks and their bytes. */
+class ChunkCount {
+  #chunks = 0;
+  bytes = 0;
+
+  /** @throws SmallChunks */
+  add(chunk: Buffer): void {
+    this.#chunks++;
+    this.bytes += chunk.length;
+    if (this.#chunks > MAX_SMALL_CHUNKS && this.bytes < this.#chunks * MIN_AVERAGE_BYTES) {
+      throw new SmallChunks();
+    }
+  }
+}
+
+/**
+ * All bytes of a stream. Its sender chooses how small the chunks are, and each that is kept takes some 200 bytes of heap,
+ * so small ones are joined as they come.
+ * @throws Error beyond `maxBytes` and for too many small chunks, and what the stream throws
+ */
+export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  const count = new ChunkCount();
+  let loose = 0;
+  return new Promise((resolve, reject) => {
+    stream.on('error', reject);
+    stream.on('end', () => resolve(Buffer.concat(chunks)));
+    stream.on('data', (chunk: Buffer) => {
+      try {
+        count.add(chunk);
+        if (count.bytes > maxBytes) throw new Error(`the body has more than ${maxBytes} bytes`);
+      } catch (error) {
+        stream.destroy(error as Error);
+        return;
+      }
+      chunks.push(chunk);
+      if (++loose < MAX_LOOSE_CHUNKS) return;
+      loose = 0;
+      chunks.push(Buffer.concat(chunks.splice(-MAX_LOOSE_CHUNKS)));
+    });
+  });
+}
+
+/** Like {@link bytesOf}, as UTF-8 text without a byte order mark. */
+export async function textOf(stream: Readable, maxBytes?: number): Promise<string> {
+  return new TextDecoder().decode(await bytesOf(stream, maxBytes));
+}
+
+/** Joins the chunks of chunked bodies before Fastify keeps them. Too many small ones end the connection. */
+export function joinChunks(app: FastifyInstance): void {
+  app.addHook('preParsing', (request, reply, payload, done) => {
+    if (request.headers['transfer-encoding'] === undefined) {
+      done(null, payload);
+      return;
+    }
+    const joined = new JoinedChunks();
+    joined.on('error', () => reply.header('connection', 'close'));
+    payload.on('error', error => joined.destroy(error));
+    done(null, payload.pipe(joined));
+  });
+}
+
+class JoinedChunks extends Transform {
+  readonly #count = new ChunkCount();
+  #chunks: Buffer[] = [];
+  #size = 0;
+
+  override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
+    try {
+      this.#count.add(chunk);
+    } catch (error) {
+      done(error as Error);
+      return;
+    }
+    this.#size += chunk.length;
+    this.#chunks.push(chunk);
+    if (this.#size < MAX_LOOSE_BYTES && this.#chunks.length < MAX_LOOSE_CHUNKS) done();
+    else this._flush(done);
+  }
+
+  override _flush(done: TransformCallback): void {
+    const chunks = this.#chunks;
+    this.#chunks = [];
+    this.#size = 0;
+    done(null, chunks.length === 0 ? undefined : Buffer.concat(chunks));
+  }
+}
