@@ -26,9 +26,7 @@ import type { OpenTelemetry } from './transports/monitoring/open-telemetry.ts';
 /** Parts that tests replace. */
 export interface CoreParts {
   readonly registry?: Registry;
-  /** Milliseconds since the epoch. */
-  readonly now?: () => number;
-  /** Clock by which sessions expire; `now` where that is set. */
+  /** Clock by which sessions expire. */
   readonly clock?: ServerClock;
   /** Replaces the store in `data`, with its health. */
   readonly storage?: { readonly store: Store; readonly health: PersistenceHealth };
@@ -60,7 +58,7 @@ export class ServerCore {
   constructor(settings: Settings, parts: CoreParts, log: Logger, tracing: OpenTelemetry | undefined) {
     this.#tracing = tracing;
     const { replica } = parts.shared?.sessions.connection ?? {};
-    this.sessions = new SessionManager(settings, parts.clock ?? parts.now, replica);
+    this.sessions = new SessionManager(settings, parts.clock, replica);
     this.health = parts.storage?.health ?? new PersistenceHealth(log);
     const registry = parts.registry ?? createRegistry();
     const catalog = new VariantCatalog(registry);
@@ -78,7 +76,7 @@ export class ServerCore {
       limits: settings,
       sessionsOf: envId => parts.shared?.sessions.count(envId) ?? catalog.sessionsOf(envId),
       announce: parts.shared && (() => this.#refreshEnvironments(parts.shared!.environments)),
-      now: parts.now ?? Date.now,
+      now: this.sessions.clock.wall,
     });
     this.registrations = registrations;
     registrations.start();

@@ -5,6 +5,7 @@ import type { Test } from 'tap';
 import { type App, type AppParts, createApp } from '../env-server/app.ts';
 import type { Settings } from '../env-server/config/settings.ts';
 import type { ProblemDocument } from '../env-server/problems.ts';
+import { ServerClock } from '../env-server/sessions/limits/server-clock.ts';
 import type { Json } from '../shared/json.ts';
 import { testRegistry, waiting } from './environments.test-data.ts';
 
@@ -33,6 +34,11 @@ export interface TestApp extends App {
   open(more?: { [key: string]: Json }): Promise<string>;
 }
 
+/** A server's clock that stands where a test puts it, in milliseconds since the epoch. */
+export function movedClock(now: () => number): ServerClock {
+  return new ServerClock({ wall: now, monotonic: now, uptime: now, boot: () => '' }, false);
+}
+
 /** A server without a log, asked without sockets, closed after the test. */
 export async function silentApp(
   t: Pick<Test, 'teardown'>,
@@ -57,7 +63,7 @@ export async function testApp(t: Pick<Test, 'teardown'>, settings: Partial<Setti
   let time = 1_000_000_000_000;
   const app = await createApp(
     { logLevel: 'silent', ...settings },
-    { registry: testRegistry(), now: () => time },
+    { registry: testRegistry(), clock: movedClock(() => time) },
   );
   const agent = new Agent({ keepAlive: true });
   t.teardown(() => {

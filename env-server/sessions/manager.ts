@@ -10,15 +10,7 @@ import {
 } from './finished-sessions.ts';
 import { Admission, type SessionLimits } from './limits/admission.ts';
 import { type ByteBudget, PendingInputs } from './limits/budgets.ts';
-import {
-  type Clock,
-  type ClockReading,
-  ExpiryWheel,
-  FakeClock,
-  NewestFirst,
-  ServerClock,
-  SLOT_MS,
-} from './limits/server-clock.ts';
+import { type ClockReading, ExpiryWheel, NewestFirst, ServerClock, SLOT_MS } from './limits/server-clock.ts';
 import { type CloneRequest, type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
@@ -42,7 +34,7 @@ const MIN_PAUSE_MS = 1000;
 /** All sessions of a server: opens, finds, counts, expires and closes them. */
 export class SessionManager implements SessionHost {
   readonly #limits: SessionLimits;
-  readonly clock: Clock;
+  readonly clock: ServerClock;
   /** Milliseconds of the server's clock. */
   readonly now: () => number;
   /** Converts a server time to the wall clock. */
@@ -75,13 +67,12 @@ export class SessionManager implements SessionHost {
   readonly dropListeners = new Set<(id: string) => void>();
 
   /**
-   * @param clock a clock, or a function that returns milliseconds since the epoch
    * @param replica number of this server among those that share a store
    */
-  constructor(limits: SessionLimits, clock: Clock | (() => number) = new ServerClock(), replica?: number) {
+  constructor(limits: SessionLimits, clock = new ServerClock(), replica?: number) {
     this.#limits = limits;
     this.#admission = new Admission(limits);
-    this.clock = typeof clock === 'function' ? new FakeClock(clock) : clock;
+    this.clock = clock;
     this.now = this.clock.now;
     this.wall = time => this.clock.toWall(time);
     this.#wheel = new ExpiryWheel(this.now());

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { silentApp } from '../../test/app.test-data.ts';
+import { movedClock, silentApp } from '../../test/app.test-data.ts';
 import { testRegistry } from '../../test/environments.test-data.ts';
 import { type EndedRow, MAX_REMEMBERED, SessionRows, UnwrittenEnds } from '../persistence/session-rows.ts';
 
@@ -43,7 +43,7 @@ async function unwriting(t: Test) {
     const app = await silentApp(
       t,
       { data, durability: 'none', goneSeconds: 60 },
-      { registry: testRegistry(), now: () => time },
+      { registry: testRegistry(), clock: movedClock(() => time) },
     );
     const ask = (method: 'GET' | 'POST' | 'DELETE', id = '') => {
       const payload = method === 'POST' ? { env_id: 'test/Counter-v0' } : undefined;

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { hashToken } from '../../env-server/transports/access/auth.ts';
+import { movedClock } from '../../test/app.test-data.ts';
 import { until } from '../../test/until.test-data.ts';
 import type { Environment, Replay, Session, StepResult } from '../player/wire.ts';
 import {
@@ -58,7 +59,7 @@ t.test(
   { skip },
   async t => {
     // What has ended is to be seen for a minute, by this clock.
-    const parts = { now: () => 1_000_000_000_000 };
+    const parts = { clock: movedClock(() => 1_000_000_000_000) };
     const { page, ask, origin } = await openPlayground(t, '#/watch', { parts });
     await page.getByText('No session is open here.').waitFor();
     const first = await play(ask, 'Sokoban-v0', ['Up'], { group_id: 'g-one' });

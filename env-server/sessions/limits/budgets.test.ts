@@ -3,7 +3,7 @@ import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { WebSocket } from 'ws';
 import type { JsonObject } from '../../../shared/json.ts';
-import { silentApp } from '../../../test/app.test-data.ts';
+import { movedClock, silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
@@ -18,7 +18,11 @@ t.setTimeout(900_000);
 const MB = 2 ** 20;
 
 async function server(t: Test, settings: Partial<Settings> = {}, registry = testRegistry()) {
-  const app = await silentApp(t, { checkpointSeconds: 0, ...settings }, { registry, now: () => 1e12 });
+  const app = await silentApp(
+    t,
+    { checkpointSeconds: 0, ...settings },
+    { registry, clock: movedClock(() => 1e12) },
+  );
   const { ask } = app;
   const open = async (env_id: string, more: JsonObject = {}) =>
     String((await ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);

@@ -37,18 +37,22 @@ const SYSTEM: ClockSources = {
  * the machine's own count, or by the wall clock if the machine was rebooted.
  */
 export class ServerClock {
-  /** True if a jump means that the process did not run. */
-  readonly isElapsed = true;
+  /** True if a jump means that the process did not run; not so where a test moves the clock. */
+  readonly isElapsed: boolean;
   readonly #sources: ClockSources;
   /** Server time minus monotonic time. */
   #lead: number;
 
-  constructor(sources: ClockSources = SYSTEM) {
+  constructor(sources: ClockSources = SYSTEM, isElapsed = true) {
     this.#sources = sources;
+    this.isElapsed = isElapsed;
     this.#lead = sources.wall() - sources.monotonic();
   }
 
   readonly now = (): number => Math.floor(this.#lead + this.#sources.monotonic());
+
+  /** The wall clock, in milliseconds since the epoch. */
+  readonly wall = (): number => this.#sources.wall();
 
   /** Server time at a moment of `performance.now`. */
   at(monotonic: number): number {
@@ -73,34 +77,6 @@ export class ServerClock {
     this.#lead = earlier.server + Math.max(0, passed) - monotonic();
   }
 }
-
-/** A clock that a test moves: it is its own wall clock, and knows no earlier processes. */
-export class FakeClock {
-  readonly isElapsed = false;
-  readonly now: () => number;
-
-  constructor(now: () => number) {
-    this.now = now;
-  }
-
-  at(): number {
-    return this.now();
-  }
-
-  toWall(time: number): number {
-    return time;
-  }
-
-  get moment(): undefined {
-    return undefined;
-  }
-
-  goOnFrom(): void {
-    // Only the test moves it.
-  }
-}
-
-export type Clock = ServerClock | FakeClock;
 
 /** Longest delay in noticing an expired item, in milliseconds. */
 export const SLOT_MS = 1000;

@@ -380,8 +380,7 @@ export class EmbeddedSessions implements SessionJournal {
     for (const { id, unsaved } of sessions.open())
       if (unsaved !== undefined) yield ['mark', { id, standing: 'open' }];
     yield ['forget', { now, droppedBefore: now - 2 * sessions.keepKeysMs }];
-    const { moment } = sessions.clock;
-    if (moment) yield ['putClock', moment];
+    yield ['putClock', sessions.clock.moment];
   }
 
   /**

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import t, { type Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { silentApp } from '../../../test/app.test-data.ts';
+import { movedClock, silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry, waiting } from '../../../test/environments.test-data.ts';
 import { until } from '../../../test/until.test-data.ts';
 import type { App } from '../../app.ts';
@@ -21,11 +21,16 @@ t.setTimeout(900_000);
 /** JSON writes it with six characters. */
 const ESCAPED = '\u0001'.repeat(1024);
 
-async function server(t: Test, data: string, settings: Partial<Settings> = {}, clock?: ServerClock) {
+async function server(
+  t: Test,
+  data: string,
+  settings: Partial<Settings> = {},
+  clock = movedClock(() => 1e12),
+) {
   const app = await silentApp(
     t,
     { data, checkpointSeconds: 0, ...settings },
-    { registry: withOdd(testRegistry()), ...(clock ? { clock } : { now: () => 1e12 }) },
+    { registry: withOdd(testRegistry()), clock },
   );
   const open = async (env_id: string, more: JsonObject = {}) =>
     String((await app.ask('POST', '/v1/sessions', { env_id, ...more })).body.session_id);

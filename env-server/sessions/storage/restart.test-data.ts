@@ -1,6 +1,6 @@
 import type { Test } from 'tap';
 import type { Json, JsonObject } from '../../../shared/json.ts';
-import { silentApp } from '../../../test/app.test-data.ts';
+import { movedClock, silentApp } from '../../../test/app.test-data.ts';
 import { testRegistry } from '../../../test/environments.test-data.ts';
 import type { Settings } from '../../config/settings.ts';
 
@@ -9,7 +9,7 @@ export async function server(t: Test, data: string, clock = { now: 1e12 }, more:
   const app = await silentApp(
     t,
     { data, checkpointSeconds: 0, ...more },
-    { registry: testRegistry(), now: () => clock.now },
+    { registry: testRegistry(), clock: movedClock(() => clock.now) },
   );
   const ask = async (...request: Parameters<typeof app.ask>) => {
     const { headers, text, body } = await app.ask(...request);
