@@ -45,7 +45,6 @@ export interface App {
   readonly server: FastifyInstance;
   readonly sessions: SessionManager;
   readonly registrations: Registrations;
-  readonly authenticator: Authenticator;
   readonly log: Logger;
   /**
    * Stops accepting new work, finishes work in progress, stores the sessions and closes the server.
@@ -112,7 +111,7 @@ export async function createApp(given: Partial<Settings> = {}, parts: AppParts =
     await server.close();
   };
   const keepSessions = () => core.keepSessions();
-  return { server, sessions, registrations, authenticator, log, shutDown, keepSessions };
+  return { server, sessions, registrations, log, shutDown, keepSessions };
 }
 
 /** The store that several servers share, if `--store` names one. */

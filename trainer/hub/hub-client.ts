@@ -69,9 +69,9 @@ export class HubClient {
    * @param what the model or file, for errors
    * @throws HubError
    */
-  async json(path: string, what: string, options: HubRequest = {}): Promise<unknown> {
+  async json(path: string, what: string): Promise<unknown> {
     return this.retried(what, async () => {
-      const answer = await this.send(path, options);
+      const answer = await this.send(path, {});
       const text = await textOf(answer, what);
       if (answer.status >= 300) throw this.refused(answer, what, text);
       try {

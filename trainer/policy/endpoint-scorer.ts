@@ -95,8 +95,8 @@ export class EndpointScorer implements Pick<Policy, 'score'> {
     return found;
   }
 
-  #fault(message: string, cause?: unknown): EndpointError {
-    return new EndpointError(`policy.reference_endpoint: ${this.#settings.url}: ${message}`, cause);
+  #fault(message: string): EndpointError {
+    return new EndpointError(`policy.reference_endpoint: ${this.#settings.url}: ${message}`);
   }
 }
 

@@ -180,18 +180,17 @@ export class Endpoint {
   }
 
   /**
-   * Sends JSON and returns the reply unparsed, for other reply formats.
+   * Posts JSON and returns the reply unparsed, for other reply formats.
    * @param accept the requested content type
    * @throws Problem `remote_unavailable`, `remote_failed`, also for a reply with an error status
    */
   askText(
-    method: 'GET' | 'POST',
     route: string,
     body: object,
     { accept, headers = {} }: { accept: string; headers?: { [name: string]: string } },
   ): Promise<string> {
     const options = { repeatable: false, headers: { ...headers, accept } };
-    return this.#exchange(method, route, body, options, (status, text, what) => {
+    return this.#exchange('POST', route, body, options, (status, text, what) => {
       if (status >= 400) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
       return text;
     });

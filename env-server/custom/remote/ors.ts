@@ -248,12 +248,7 @@ class OrsService {
    * @throws Problem
    */
   async open(split: string, index: number): Promise<{ session: string; prompt: string }> {
-    const events = await this.#endpoint.askText(
-      'POST',
-      'create_session',
-      {},
-      { accept: 'text/event-stream' },
-    );
+    const events = await this.#endpoint.askText('create_session', {}, { accept: 'text/event-stream' });
     const session = this.#endpoint.reading(() => readSession(events, this.#endpoint));
     const headers = { [SESSION_HEADER]: session };
     try {
@@ -279,7 +274,6 @@ class OrsService {
   /** @throws Problem, RefusedCall */
   async call(session: string, name: string, input: JsonObject): Promise<OrsOutput> {
     const events = await this.#endpoint.askText(
-      'POST',
       `${this.#path}call`,
       { name, input },
       { accept: 'text/event-stream', headers: { [SESSION_HEADER]: session } },

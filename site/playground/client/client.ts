@@ -68,8 +68,8 @@ export class Client extends EventTarget implements EnvironmentServer {
   }
 
   /** @throws RequestFailed, ServerAway */
-  async text(path: string, options: CallOptions = {}): Promise<string> {
-    return await this.#send('GET', path, options);
+  async text(path: string): Promise<string> {
+    return await this.#send('GET', path, {});
   }
 
   /**

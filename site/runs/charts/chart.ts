@@ -39,7 +39,7 @@ export function Chart(props: ChartProps) {
     const make = () => {
       chart.current?.destroy();
       const width = element.clientWidth;
-      const events = { read, zoom: (zoom: string) => choose({ zoom }, true) };
+      const events = { read, zoom: (zoom: string) => choose({ zoom }) };
       chart.current = new uPlot(
         chartOptions(() => latest.current, { width, height: tall(), labels: width >= NARROW, ...events }),
         tableOf(latest.current),
@@ -155,20 +155,20 @@ export function ChartTools({ view, axes }: ChartToolsProps) {
   const { axis, smoothing, log, zoom } = view;
   const smooth = (event: Event) => {
     const { value } = event.currentTarget as HTMLInputElement;
-    choose({ smooth: Number(value) === DEFAULT_SMOOTHING ? '' : value }, true);
+    choose({ smooth: Number(value) === DEFAULT_SMOOTHING ? '' : value });
   };
   return html`<div class="row fine chart-tools">
     ${
       axes.length > 1 &&
       html`<div class="row tight" role="group" aria-label="Horizontal axis">${axes.map(
         name =>
-          html`<button key=${name} type="button" class="small" aria-pressed=${String(name === axis)} onClick=${() => choose({ x: name === 'step' ? '' : name, zoom: '' }, true)}>${name}</button>`,
+          html`<button key=${name} type="button" class="small" aria-pressed=${String(name === axis)} onClick=${() => choose({ x: name === 'step' ? '' : name, zoom: '' })}>${name}</button>`,
       )}</div>`
     }
     <label class="pair"><span>smoothing</span>
       <input type="range" min="0" max="0.95" step="0.05" value=${smoothing} onInput=${smooth} />
       <output>${smoothing.toFixed(2)}</output></label>
-    <button type="button" class="small" aria-pressed=${String(log)} onClick=${() => choose({ log: log ? '' : 'yes' }, true)}>log scale</button>
-    ${zoom && html`<button type="button" class="small" onClick=${() => choose({ zoom: '' }, true)}>${positionText(axis, zoom[0])} to ${positionText(axis, zoom[1])} ✕<span class="visually-hidden"> show all</span></button>`}
+    <button type="button" class="small" aria-pressed=${String(log)} onClick=${() => choose({ log: log ? '' : 'yes' })}>log scale</button>
+    ${zoom && html`<button type="button" class="small" onClick=${() => choose({ zoom: '' })}>${positionText(axis, zoom[0])} to ${positionText(axis, zoom[1])} ✕<span class="visually-hidden"> show all</span></button>`}
   </div>`;
 }

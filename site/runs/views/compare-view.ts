@@ -46,7 +46,7 @@ export function CompareView({ address }: { readonly address: Address }) {
   const names = metric === '' ? METRICS : [metric];
   const { runs, error } = useRuns(ids, [...names, ...AXIS_METRICS]);
   const pick = (chosen: readonly string[]) =>
-    choose({ runs: listText(chosen.slice(0, MAX_RUNS)), first: '', second: '' }, true);
+    choose({ runs: listText(chosen.slice(0, MAX_RUNS)), first: '', second: '' });
   if (ids.length < 2) {
     return html`<div class="stack"><${PageTitle} view="compare" />
       <${Panel} title="Choose two runs or more"><${RunPicker} chosen=${ids} onChange=${pick} /><//></div>`;
@@ -71,9 +71,9 @@ export function CompareView({ address }: { readonly address: Address }) {
     ${
       runs.length > 0 &&
       html`<div class="row low controls">
-        <${Select} label="One curve for" value=${grouping} onChange=${(value: string) => choose({ seeds: value === 'runs' ? 'apart' : '', band: value === 'runs' || value === 'seeds' ? '' : value, first: '', second: '' }, true)}
+        <${Select} label="One curve for" value=${grouping} onChange=${(value: string) => choose({ seeds: value === 'runs' ? 'apart' : '', band: value === 'runs' || value === 'seeds' ? '' : value, first: '', second: '' })}
           options=${[['seeds', 'runs that differ by seed alone'], ['runs', 'each run'], ...different.map(key => [key, `each ${key}`] as const)]} />
-        <${Select} label="Metric" value=${metric} options=${[['', 'the usual ones'], ...known.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ metric: value }, true)} />
+        <${Select} label="Metric" value=${metric} options=${[['', 'the usual ones'], ...known.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ metric: value })} />
         <${ChartTools} view=${view} axes=${axes} />
       </div>
       ${bands && html`<p class="fine">Bands: one standard deviation over the runs of a curve, at the steps that all of them have.</p>`}
@@ -122,7 +122,7 @@ function Differences({ runs, different, against }: DifferencesProps) {
   const known = changed.every(names => names !== undefined);
   const tools =
     known &&
-    html`<${Select} label="From" value=${against} options=${[['', 'one another'], ['defaults', 'the defaults']]} onChange=${(value: string) => choose({ settings: value }, true)} />`;
+    html`<${Select} label="From" value=${against} options=${[['', 'one another'], ['defaults', 'the defaults']]} onChange=${(value: string) => choose({ settings: value })} />`;
   return html`<${Panel} title="Settings that differ" class="wide" tools=${tools}>
     ${
       keys.length === 0
@@ -186,8 +186,8 @@ function GroupTest({ groups, metric, first, second }: GroupTestProps) {
   const found = comparison(one, other, metric);
   return html`<${Panel} title="Do two groups differ?" class="wide">
     <div class="row low controls">
-      <${Select} label="First" value=${one.label} options=${options} onChange=${(label: string) => choose({ first: label }, true)} />
-      <${Select} label="Second" value=${other.label} options=${options.filter(([label]) => label !== one.label)} onChange=${(label: string) => choose({ second: label }, true)} />
+      <${Select} label="First" value=${one.label} options=${options} onChange=${(label: string) => choose({ first: label })} />
+      <${Select} label="Second" value=${other.label} options=${options.filter(([label]) => label !== one.label)} onChange=${(label: string) => choose({ second: label })} />
     </div>
     ${
       found

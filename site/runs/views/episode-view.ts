@@ -79,14 +79,14 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
   const branch = useBranch(store, reply, checkpoint);
   const { tag, group_id } = episode;
   const group = all.filter(other => other.tag === tag && other.group_id === group_id);
-  const other = (to: number, more: { readonly [name: string]: string } = {}) =>
+  const other = (to: number) =>
     formatAddress({
       view: 'episode',
       run: store.id,
-      query: { file, index: String(to), tint: query.tint ?? '', checkpoint: query.checkpoint ?? '', ...more },
+      query: { file, index: String(to), tint: query.tint ?? '', checkpoint: query.checkpoint ?? '' },
     });
-  const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' }, true);
-  const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) }, true);
+  const go = (to: number) => choose({ turn: String(Math.max(0, Math.min(last, to))), token: '' });
+  const pick = (at: number) => choose({ turn: String(turn), token: String(at - start) });
   const memberAt = (at: number) => group.findIndex(one => one.index === at);
   const now = () => Number(parseAddress(location.hash).query.index ?? 0); // Earlier keys may not be rendered yet.
   useKeys({
@@ -94,7 +94,7 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     ArrowRight: () => go(turn + 1),
     ArrowUp: () => token !== undefined && pick(Math.max(start, token - 1)),
     ArrowDown: () => token !== undefined && pick(Math.min(end - 1, token + 1)),
-    t: () => tint && choose({ tint: tints[(tints.indexOf(tint) + 1) % tints.length] }, true),
+    t: () => tint && choose({ tint: tints[(tints.indexOf(tint) + 1) % tints.length] }),
     b: () => branch.available && !branch.busy && void branch.open(turn, 'hand'),
     g: () => group.length > 1 && open(other(group[(memberAt(now()) + 1) % group.length].index)),
     j: () => now() < count - 1 && open(other(now() + 1)),
@@ -113,14 +113,14 @@ function Episode({ store, address, reply, all }: EpisodeProps) {
     <div class="row apart low">
       <div class="grow"><h1>${end_.text}${turns.length > 0 ? ` in turn ${turns.length}` : ''} ${episode.success !== null && html`<span class="chip ${mark.tone}" data-sign=${mark.sign}>${mark.word}</span>`}</h1>
         <${Facts} episode=${episode} /></div>
-      <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' }, true)} />
+      <${Figures} episode=${episode} weights=${weightsIn(store.detail!.config)} group=${group} least=${least} onLeast=${() => least && choose({ turn: String(least.turn), token: '' })} />
     </div>
     <${TurnStrip} episode=${episode} turn=${turn} onTurn=${go} end=${end_.text} />
     ${branch.branch && branch.View && html`<${branch.View} key=${branch.branch.session} branch=${branch.branch} close=${branch.close} server=${branch.server} />`}
     ${
       turns.length > 0 &&
       html`<${TurnPanel} reply=${reply} turn=${turn} token=${token} tint=${tint} tints=${tints} onToken=${pick}
-        onTint=${(value: Tint) => choose({ tint: value }, true)} branch=${branch} folder=${store.detail!.folder} id=${store.id} checkpoint=${checkpoint} />`
+        onTint=${(value: Tint) => choose({ tint: value })} branch=${branch} folder=${store.detail!.folder} id=${store.id} checkpoint=${checkpoint} />`
     }
     ${group.length > 1 && html`<${GroupMembers} group=${group} level=${turns[0]?.structured} index=${index} link=${other} meanings=${meanings} />`}
     <p class="fine keys"><kbd>←</kbd> <kbd>→</kbd> turn ${token !== undefined && html`<kbd>↑</kbd> <kbd>↓</kbd> token <kbd>T</kbd> tint `}${branch.available && html`<kbd>B</kbd> branch `}<kbd>G</kbd> next of the group <kbd>J</kbd> <kbd>K</kbd> next and previous episode</p>

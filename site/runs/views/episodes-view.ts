@@ -75,7 +75,7 @@ interface FiltersProps {
 }
 
 function Filters({ files, file, episodes, query, ends }: FiltersProps) {
-  const set = (name: string) => (value: string) => choose({ [name]: value }, true);
+  const set = (name: string) => (value: string) => choose({ [name]: value });
   const tags = [...new Set(episodes.map(({ tag }) => tag))];
   const reached = new Map(
     episodes.flatMap(({ tag, ended_by }) =>
@@ -175,8 +175,8 @@ function Search({ store, file, query }: SearchProps) {
   });
   return html`<div class="row low controls" role="search">
       <label class="field grow"><span>Search prompts and responses</span>
-        <input type="search" aria-keyshortcuts="/" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
-      <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' }, true)} /> in all steps</label>
+        <input type="search" aria-keyshortcuts="/" value=${q} onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value })} /></label>
+      <label class="check"><input type="checkbox" checked=${everywhere} onChange=${() => choose({ all: everywhere ? '' : 'yes' })} /> in all steps</label>
     </div>
     <${Status} error=${found?.error} />
     ${

@@ -77,7 +77,7 @@ function Groups({ rows, step }: { readonly rows: readonly GroupsRow[]; readonly 
   }
   const alike = row.groups.filter(({ std }) => isAlike(std)).length;
   return html`<label class="field"><span>Step ${row.step}</span>
-      <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) }, true)} /></label>
+      <input type="range" min="0" max=${rows.length - 1} value=${at} onInput=${(event: Event) => choose({ step: String(rows[Number((event.currentTarget as HTMLInputElement).value)].step) })} /></label>
     <${Histogram} title=${`Score of the filter (${row.score}, ${row.strategy}), groups of step ${row.step}`} items=${row.groups.map(({ score, kept }) => ({ value: score, kept }))} />
     <p>${counted(row.groups.length, 'group')}: ${row.groups.filter(({ kept }) => kept).length} kept, ${alike} with returns that are all alike (they teach nothing).</p>`;
 }

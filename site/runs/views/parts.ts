@@ -77,8 +77,8 @@ export function openCompare(ids: readonly string[]): void {
   location.hash = formatAddress({ view: 'compare', query: { runs: listText(ids) } });
 }
 
-/** Changes one choice in the current address. An empty value removes it. */
-export function choose(changes: Readonly<Record<string, string>>, replace = false): void {
+/** Changes choices in the current address, without a step in the browser's history. An empty value removes one. */
+export function choose(changes: Readonly<Record<string, string>>): void {
   const [path, search = ''] = location.hash.split('?', 2);
   const query = new URLSearchParams(search);
   for (const [name, value] of Object.entries(changes)) {
@@ -87,10 +87,8 @@ export function choose(changes: Readonly<Record<string, string>>, replace = fals
   }
   const text = query.toString();
   const hash = `${path || formatAddress({ view: 'runs' })}${text === '' ? '' : `?${text}`}`;
-  if (replace) {
-    history.replaceState(null, '', hash);
-    dispatchEvent(new HashChangeEvent('hashchange'));
-  } else location.hash = hash;
+  history.replaceState(null, '', hash);
+  dispatchEvent(new HashChangeEvent('hashchange'));
 }
 
 interface SelectProps {

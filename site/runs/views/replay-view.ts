@@ -42,7 +42,7 @@ export function ReplayView({ store, address }: RunViewProps) {
   const most = Math.max(0, ...takes.map(({ episode }) => episode.turns.length));
   const turn = Math.min(most, Number(address.query.turn ?? most));
   if (!last) return html`<p class="panel">No validation yet: its first episodes appear here.</p>`;
-  const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) }, true);
+  const show = (value: number) => choose({ turn: String(Math.max(0, Math.min(most, value))) });
   return html`<div class="stack">
     <${Status} error=${error} loading=${!levels && !error} />
     ${
@@ -50,7 +50,7 @@ export function ReplayView({ store, address }: RunViewProps) {
       html`<div class="row low controls">
       <${Select} label="Validation level" value=${`${level.tag}/${level.seed}`}
         options=${levels!.map(({ tag, seed }) => [`${tag}/${seed}`, `${tag}, seed ${seed}`] as const)}
-        onChange=${(value: string) => choose({ level: value, turn: '' }, true)} />
+        onChange=${(value: string) => choose({ level: value, turn: '' })} />
       <label class="field grow"><span>Turn ${turn} of ${most}</span>
         <input type="range" min="0" max=${most} value=${turn} onInput=${(event: Event) => show(Number((event.currentTarget as HTMLInputElement).value))} /></label>
       <button type="button" onClick=${() => show(turn - 1)} disabled=${turn === 0}>Back</button>

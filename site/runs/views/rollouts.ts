@@ -65,7 +65,7 @@ const rangeText = ({ low, high }: Bin): string =>
 function Bars({ bins, chosen }: { readonly bins: readonly Bin[]; readonly chosen?: Bin }) {
   const most = Math.max(...bins.map(({ count }) => count));
   const press = (bin: Bin) =>
-    choose(bin === chosen ? { min: '', max: '' } : { min: String(bin.low), max: String(bin.high) }, true);
+    choose(bin === chosen ? { min: '', max: '' } : { min: String(bin.low), max: String(bin.high) });
   return html`<div class="strip low bars" role="group" aria-label="Returns">${bins.map(
     bin => html`<button key=${bin.low} type="button" class="quiet" aria-pressed=${String(bin === chosen)} onClick=${() => press(bin)}
       ><span>${bin.count}</span> <span class="visually-hidden">${bin.count === 1 ? 'episode' : 'episodes'} with return</span>

@@ -95,7 +95,7 @@ function Head({ column: { id, title, isNumber }, sort }: HeadProps) {
   const second = first === id ? `-${id}` : id;
   const next = sort === first ? second : sort === second ? '' : first;
   return html`<th scope="col" class=${kind} aria-sort=${order} title=${id}>
-    <button type="button" class="link" onClick=${() => choose({ sort: next }, true)}>${title}${order === undefined ? '' : html`<span aria-hidden="true">${order === 'ascending' ? ' ▲' : ' ▼'}</span>`}</button></th>`;
+    <button type="button" class="link" onClick=${() => choose({ sort: next })}>${title}${order === undefined ? '' : html`<span aria-hidden="true">${order === 'ascending' ? ' ▲' : ' ▼'}</span>`}</button></th>`;
 }
 
 interface RowProps {

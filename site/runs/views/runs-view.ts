@@ -67,7 +67,7 @@ export function RunsView({ address }: { readonly address: Address }) {
     <${PageTitle} view="runs">
       <label class="search grow"><span class="visually-hidden">Search runs</span>
         <input type="search" aria-keyshortcuts="/" placeholder="Name, or a setting: group_size>1 env:FrozenLake" value=${wanted} onKeyDown=${enter}
-          onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} />
+          onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value })} />
       </label>
     <//>
     <div class="row run-controls">
@@ -110,7 +110,7 @@ interface ChipsProps {
 function OutcomeChips({ q, summary: { outcomes, archived } }: ChipsProps) {
   const words = q.split(/\s+/);
   const press = (field: string, term: string) => () =>
-    choose({ q: withTerm(q, field, words.includes(term) ? undefined : term) }, true);
+    choose({ q: withTerm(q, field, words.includes(term) ? undefined : term) });
   const shown = OUTCOMES.filter(outcome => outcomes[outcome] || words.includes(`state=${outcome}`));
   return html`<div class="row grow outcomes" role="group" aria-label="Outcome">
     ${shown.map(
@@ -136,7 +136,7 @@ function Controls({ by, sort, ids, summary }: ControlsProps) {
   const fields = ['env', 'recipe', 'advantage', 'model', 'seed', 'tag', 'state', ...settings];
   const groups = [...(by === '' || fields.includes(by) ? [] : [by]), ...fields];
   const flip = (id: string) =>
-    choose({ columns: columnsText(ids.includes(id) ? ids.filter(one => one !== id) : [...ids, id]) }, true);
+    choose({ columns: columnsText(ids.includes(id) ? ids.filter(one => one !== id) : [...ids, id]) });
   const box = (id: string, title: string) =>
     html`<label key=${id} class="check"><input type="checkbox" checked=${ids.includes(id)} onChange=${() => flip(id)} /> ${title}</label>`;
   const others = settingColumns(ids).filter(id => !settings.includes(id));
@@ -144,8 +144,8 @@ function Controls({ by, sort, ids, summary }: ControlsProps) {
     const { value } = event.currentTarget as HTMLInputElement;
     if (value !== '' && !ids.includes(value)) flip(value);
   };
-  return html`<span class="on-phone"><${Select} inline label="Sort" value=${sort} options=${ORDERS} onChange=${(value: string) => choose({ sort: value }, true)} /></span>
-    <${Select} inline label="Group by" value=${by} options=${[['', 'nothing'] as const, ...groups.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ by: value }, true)} />
+  return html`<span class="on-phone"><${Select} inline label="Sort" value=${sort} options=${ORDERS} onChange=${(value: string) => choose({ sort: value })} /></span>
+    <${Select} inline label="Group by" value=${by} options=${[['', 'nothing'] as const, ...groups.map(name => [name, name] as const)]} onChange=${(value: string) => choose({ by: value })} />
     <${Menu} label=${`Columns ${ids.length + 1}`}>
         ${BUILT_IN_COLUMNS.map(([id, title]) => box(id, title))}
         <b class="fine">Settings, those that differ first</b>

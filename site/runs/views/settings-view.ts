@@ -28,7 +28,7 @@ export function SettingsView({ store, address }: RunViewProps) {
   const first = found.filter(differs);
   return html`<div class="stack">
     <label class="search"><span class="visually-hidden">Search settings</span>
-      <input type="search" value=${q} placeholder="Key or value" onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value }, true)} /></label>
+      <input type="search" value=${q} placeholder="Key or value" onInput=${(event: Event) => choose({ q: (event.currentTarget as HTMLInputElement).value })} /></label>
     <p class="fine" role="status">${found.length === entries.length ? counted(entries.length, 'setting') : `${found.length} of ${counted(entries.length, 'setting')}`}${changed ? `, ${first.length} differ from the defaults` : '; this run does not say which differ from the defaults'}</p>
     <div class="settings">${first.length > 0 && html`<${Section} title="Different from the defaults" entries=${first} whole=${true} />`}
     ${[...sections].filter(([name]) => name !== 'tags').map(([name, list]) => html`<${Section} key=${name} title=${name} entries=${list} />`)}</div>

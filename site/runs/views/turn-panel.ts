@@ -258,7 +258,7 @@ function CheckpointChoice({ id, step, changes }: ChoiceProps) {
   const isListed = step === undefined || step === newest || older.has(step);
   if (!isListed) options.push([String(step), `step ${step}${kept ? ', not kept' : ''}`]);
   return html`<${Select} inline label="Checkpoint" value=${step === undefined || step === newest ? '' : String(step)}
-      options=${[['', first], ...options]} onChange=${(value: string) => choose({ checkpoint: value }, true)} />
+      options=${[['', first], ...options]} onChange=${(value: string) => choose({ checkpoint: value })} />
     ${problem !== undefined && html`<p class="fine outcome field-error" role="alert">The checkpoints cannot be listed: ${problem.message}</p>`}`;
 }
 

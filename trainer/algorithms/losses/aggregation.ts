@@ -61,9 +61,9 @@ export function countLossTokens(sequences: readonly CountedSequence[]): LossCoun
  * Weight of a token in a stream; a stream without weights takes all trained tokens equally. Observed tokens only have
  * cross-entropy.
  */
-export function streamWeight(sequence: CountedSequence, stream: LossStream, t: number, usual = 1): number {
+export function streamWeight(sequence: CountedSequence, stream: LossStream, t: number): number {
   const weights = sequence[STREAM_WEIGHTS[stream]];
-  if (weights === undefined) return sequence.lossMask[t] ? usual : 0;
+  if (weights === undefined) return sequence.lossMask[t] ? 1 : 0;
   return sequence.lossMask[t] || stream === 'crossEntropy' ? weights[t] : 0;
 }
 

@@ -130,11 +130,7 @@ const CACHE_LINE_BYTES = 64;
 
 /** Allocates places in a WebAssembly memory, each on a new cache line. */
 export class MemoryPlan {
-  #end: number;
-
-  constructor(start = 0) {
-    this.#end = start;
-  }
+  #end = 0;
 
   /** First byte after all allocated places. */
   get end(): number {

@@ -54,7 +54,7 @@ export class GpuDevice {
   /** Most bytes of an array that a shader can bind. */
   readonly largestBinding: number;
   /** Keeps Dawn alive as long as the device. */
-  readonly #gpu: GPU;
+  readonly gpu: GPU;
   readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>();
   /** Bytes of arrays that live as long as the device, by purpose. */
   readonly #held = new Map<string, number>();
@@ -71,7 +71,7 @@ export class GpuDevice {
   ) {
     const { vendor, device: name, description, architecture } = adapter.info;
     this.software = architecture === 'software' || adapter.info.isFallbackAdapter;
-    this.#gpu = gpu;
+    this.gpu = gpu;
     this.device = device;
     this.products = products;
     this.largestBinding = Math.min(largestBinding, device.limits.maxStorageBufferBindingSize);
@@ -109,11 +109,6 @@ export class GpuDevice {
       requiredLimits: Object.fromEntries(WANTED_LIMITS.map(name => [name, adapter.limits[name]])),
     });
     return new GpuDevice(gpu, adapter, device, products, options);
-  }
-
-  /** True if the adapter is still there; a closed device has none. */
-  get usable(): boolean {
-    return !this.#closed && this.#lost === null && this.#gpu !== undefined;
   }
 
   /** @throws RuntimeError if the device is lost, or rejected a command since the last check */
