@@ -62,6 +62,14 @@ t.test('success that is lost is reported with what costs it', async t => {
   t.same(warnings(rows.map((one, i) => (i < 5 ? one : row(0.1, -1, 1)))).flat(), [], 'half of it is left');
 });
 
+t.test('after a resume the first iterations of the run are compared, not those since', async t => {
+  const rows = Array.from({ length: 12 }, (_, i) => row(i < 5 ? 0.2 : 0.02, -1, 1).metrics);
+  const watch = new LearningWatch(settings(), [{ 'val-env/success': 1 }, ...rows]);
+  const { metrics, returns } = row(0.02, -1, 1);
+  t.match(watch.after(metrics, returns), [/success fell from 20 % to 2 %/]);
+  t.same(watch.after(metrics, returns), []);
+});
+
 t.test(
   'success that has not risen from that of random play is reported once, with what to look at',
   async t => {

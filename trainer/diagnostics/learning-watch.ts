@@ -47,8 +47,10 @@ export class LearningWatch {
   /** Episodes by their return; absent once enough of them differ. */
   #returns: Map<number, number> | undefined = new Map();
 
-  constructor(settings: WatchedSettings) {
+  /** @param earlier rows of the run's metrics from before it was resumed, of which those of iterations count */
+  constructor(settings: WatchedSettings, earlier: readonly Metrics[] = []) {
     this.#settings = settings;
+    for (const row of earlier) if ('train/success' in row) this.#keep(row);
   }
 
   /**
@@ -57,10 +59,7 @@ export class LearningWatch {
    */
   after(metrics: Metrics, returns: readonly number[]): readonly string[] {
     if (returns.length === 0) return [];
-    this.#iterations++;
-    if (this.#first.length < COMPARED) this.#first.push(metrics);
-    this.#last.push(metrics);
-    if (this.#last.length > RECENT) this.#last.shift();
+    this.#keep(metrics);
     this.#episodes += returns.length;
     this.#successes += Math.round((metrics['train/success'] ?? 0) * returns.length);
     for (const value of this.#returns ? returns : []) {
@@ -75,6 +74,13 @@ export class LearningWatch {
   /** All warnings so far, in their order. */
   get said(): readonly string[] {
     return [...this.#said.values()];
+  }
+
+  #keep(metrics: Metrics): void {
+    this.#iterations++;
+    if (this.#first.length < COMPARED) this.#first.push(metrics);
+    this.#last.push(metrics);
+    if (this.#last.length > RECENT) this.#last.shift();
   }
 
   /** All episodes returned the same, or all but a few. */

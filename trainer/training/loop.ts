@@ -7,6 +7,7 @@ import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/episode-metrics.ts';
 import { LearningWatch } from '../diagnostics/learning-watch.ts';
 import type { Policy } from '../policy/policy.ts';
+import { readJsonLines } from '../tracking/jsonlines.ts';
 import { type Progress, shownCount, shownDuration, shownShare } from '../tracking/progress.ts';
 import type { Tracker } from '../tracking/tracker.ts';
 import { TrajectoryWriter } from '../tracking/trajectories.ts';
@@ -104,7 +105,8 @@ class TrainingLoop {
     this.#state = start;
     this.#saved = start;
     this.#watch = new EarlyStopping(earlyStoppingSettings(parts.settings), start.watch);
-    this.#learning = new LearningWatch(parts.settings);
+    const earlier = start.step > 0 ? readJsonLines(parts.run.metrics) : [];
+    this.#learning = new LearningWatch(parts.settings, earlier as Metrics[]);
     this.#monitor = monitorSettings(parts.settings);
     this.#validationLevels = new Set(start.validationLevels);
     const { settings, rollouts, stop, run, decode } = parts;
