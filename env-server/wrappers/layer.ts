@@ -194,13 +194,14 @@ function actionNames(environment: AnyEnvironment): readonly string[] | undefined
   return space.names ?? Array.from({ length: space.n }, (_, i) => String((space.start ?? 0) + i));
 }
 
-/** An action as a player would write it. */
+/** An action as a player would write it: JSON but for the names of a discrete space and texts. */
 export function writtenAction(environment: AnyEnvironment, action: Json): string {
   const space = environment.spec.actionSpace;
   if (space.type === 'Discrete' && typeof action === 'number') {
     return space.names?.[action - (space.start ?? 0)] ?? String(action);
   }
-  return typeof action === 'string' ? action : JSON.stringify(action);
+  const isPlain = space.type === 'Discrete' || space.type === 'Text';
+  return typeof action === 'string' && isPlain ? action : JSON.stringify(action);
 }
 
 /**

@@ -16,6 +16,18 @@ t.test('adds the actions that are valid now', async t => {
   t.equal(play.see(), 'Cook paid 0.1\nValid actions: none');
 });
 
+t.test('texts that are JSON actions are written as JSON', async t => {
+  const plain = bandit as AnyEnvironment;
+  const environment: AnyEnvironment = {
+    ...plain,
+    spec: { ...plain.spec, actionSpace: { type: 'Json', schema: { enum: ['stop', { go: 1 }] } } },
+    validActions: () => ['stop', { go: 1 }],
+  };
+  const options = { low: 'Cook', high: 'Diver', first: 'low' };
+  const play = await begin(WRAPPERS, { environment, config: {}, options });
+  t.match(play.see('structured'), { valid_actions: ['"stop"', '{"go":1}'] });
+});
+
 t.test('without valid actions the wrapper lists all names of a discrete space', async t => {
   t.equal((await begin(WRAPPERS)).see(), 'P__G\nO___\nValid actions: Left, Down, Right, Up');
 });

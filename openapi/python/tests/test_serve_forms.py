@@ -116,6 +116,13 @@ def test_an_action_that_is_out_of_bounds_is_refused_with_them() -> None:
     assert widest.space["schema"]["items"] == {"type": "number", "minimum": -300, "maximum": 1}
 
 
+def test_environments_of_one_space_share_its_form_which_takes_long_to_sample() -> None:
+    source = WorldSource(Typing, example_actions=None)
+    first, second = source.make(), source.make()
+    assert first.env is not second.env and first.actions is second.actions
+    assert space_actions(spaces.Discrete(2), ["a", "b"]).examples != space_actions(spaces.Discrete(2), ["b", "a"]).examples
+
+
 class Steering(gymnasium.Env[Any, Any]):
     """Keep the wheel near 0."""
 

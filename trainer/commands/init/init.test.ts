@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { Type } from 'typebox';
 import type { AnyEnvironment } from '../../../env-server/environments/core/environment.ts';
-import { text } from '../../../env-server/environments/core/spaces.ts';
+import { type Space, text } from '../../../env-server/environments/core/spaces.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
@@ -31,7 +31,7 @@ interface Shape {
   /** Steps after which an episode succeeds; 0: never. */
   readonly wins?: number;
   readonly random?: boolean;
-  /** States list both actions as valid, or one of their JSON actions. */
+  /** States list both actions as valid, or two of their JSON actions. */
   readonly lists?: boolean | 'json';
   readonly fails?: boolean;
   /** Every such reset fails, counted from 1. */
@@ -80,7 +80,7 @@ function environment(id: string, shape: Shape = {}): AnyEnvironment {
     },
     observe: () => observation,
     ...(shape.lists
-      ? { validActions: () => (shape.lists === 'json' ? [{ say: 'yes' }] : ['yes', 'say no']) }
+      ? { validActions: () => (shape.lists === 'json' ? [{ say: 'yes' }, 'yes'] : ['yes', 'say no']) }
       : {}),
     references: random
       ? {
@@ -194,14 +194,19 @@ t.test('JSON actions that no list has are drawn from their schema, and answers a
     const schema: JsonObject = { type: 'object', properties, required: ['say'], additionalProperties: false };
     return { words: false, random: false, actionSpace: { type: 'Json', schema } };
   };
+  const anyOf: readonly JsonObject[] = [{ type: 'object' }, { enum: ['yes'] }];
+  const texts: Space = { type: 'Json', schema: { anyOf } };
   const url = await served(
     t,
     environment('Call-v0', json({ type: 'integer', minimum: 1, maximum: 3 })),
     environment('Part-v0', json({ type: 'number', minimum: 0 })),
-    environment('Listed-v0', { ...json({ type: 'number', minimum: 0 }), lists: 'json' }),
+    environment('Listed-v0', {
+      ...{ words: false, random: false, actionSpace: texts, lists: 'json' },
+    }),
   );
   const listed = await initialized(t, url, 'Listed-v0');
   t.match(listed.text, / constrained: true # every response is a valid action of its state\n/);
+  t.ok(loadRunSettings(listed.out).tags.Listed.random_success! > 0.2, 'a text of the list is played as one');
   t.match(loadRunSettings(listed.out), { warm_start: null, tags: { Listed: { number_span: null } } });
   const { out, printed } = await initialized(t, url, 'Call-v0');
   const longest = '{"say":"yes","times":3}</answer>';

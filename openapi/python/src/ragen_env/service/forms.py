@@ -181,8 +181,20 @@ def text_actions(examples: Sequence[str], max_length: int = _MAX_TEXT_ACTION) ->
     return ActionForm({"type": "Text", "max_length": max_length, **written}, list(examples))
 
 
+#: The last space, the names given for it, and its form: environments of one class have the same one, and its samples take 20 ms.
+_last_form: tuple[Any, Sequence[str] | None, ActionForm] | None = None
+
+
 def space_actions(space: Any, names: Sequence[str] | None = None) -> ActionForm:
     """Actions of a Gymnasium space: names for ``Discrete``, text for ``Text``, else JSON. Raises NoForm."""
+    global _last_form
+    known = _last_form
+    if known is None or known[1] != names or not (known[0] is space or known[0] == space):
+        known = _last_form = (space, names, _form_of(space, names))
+    return known[2]
+
+
+def _form_of(space: Any, names: Sequence[str] | None) -> ActionForm:
     from gymnasium import spaces
 
     from ..spaces import member_of
