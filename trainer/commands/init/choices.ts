@@ -313,12 +313,13 @@ function formatPenalty(survey: Survey, tokens: TokenLengths | undefined): Choice
 
 /** Only named or valid actions can be sampled; undefined where an action may be any text. */
 function constrained(
-  { player, document }: Survey,
+  { player, document, listsAll }: Survey,
   tokens: TokenLengths | undefined,
 ): Choice<true> | undefined {
   const isListed = player === 'examples' && tokens?.response === LISTED_ACTION_TOKENS;
   if (player === 'names') return { value: true, reason: 'every response is one of the named actions' };
   if (player === 'valid') return { value: true, reason: 'every response is a valid action of its state' };
+  if (listsAll) return { value: true, reason: 'every response is one of the listed actions, which are all' };
   if (tokens?.schema && 'longest' in tokens.schema) {
     return { value: true, reason: 'every response is JSON that fits the schema of the action space' };
   }

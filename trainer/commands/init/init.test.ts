@@ -231,6 +231,27 @@ t.test('JSON actions that no list has are drawn from their schema, and answers a
   t.match(warningsOf(survey).join(), /numbers without a bound.* up to 999 .*number_span in the file/);
 });
 
+t.test('answers are held to listed JSON actions where these are all that the schema allows', async t => {
+  const schema: JsonObject = { type: 'array', items: { enum: [0, 1] }, minItems: 2, maxItems: 2 };
+  const listed = (id: string, exampleActions: readonly Json[]): AnyEnvironment => ({
+    ...environment(id, { words: false, actionSpace: { type: 'Json', schema } }),
+    describe: () => ({ instruction: 'Say yes.', exampleActions }),
+  });
+  const all: readonly Json[] = [0, 1].flatMap(a => [0, 1].map(b => [a, b]));
+  const server = new EnvServer({
+    url: await served(t, listed('All-v0', all), listed('Some-v0', all.slice(1))),
+  });
+  t.teardown(() => server.close());
+  for (const [id, held] of [
+    ['All-v0', true],
+    ['Some-v0', undefined],
+  ] as const) {
+    const survey = await surveyEnvironment(server, await server.describe(id, {}), {});
+    t.equal(survey.player, 'examples');
+    t.equal(chooseSettings(survey, { turn: 9, response: 6 }).constrained?.value, held, id);
+  }
+});
+
 t.test('demonstrations become the list of actions and the warm start of the config', async t => {
   const url = await served(
     t,

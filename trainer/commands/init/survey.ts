@@ -5,8 +5,9 @@ import type { Schemas } from '../../client/operations.ts';
 import { ServerProblem } from '../../client/retry.ts';
 import type { EnvServer } from '../../client/server.ts';
 import { type OpenEpisode, rollout } from '../../client/vector-rollout.ts';
+import { responseJson } from '../../generation/json/response-grammar.ts';
 import { drawnActionsOf, writtenAction } from '../../rollout/described-tag.ts';
-import { hasUnboundedNumbers } from '../../rollout/drawn-actions.ts';
+import { drawnActions, hasUnboundedNumbers } from '../../rollout/drawn-actions.ts';
 import { costsTheEpisode } from '../../rollout/environment-session.ts';
 import { observationText } from '../../rollout/session-requests.ts';
 
@@ -54,6 +55,8 @@ export interface Survey {
   readonly misspelled?: string;
   /** Actions as a policy writes them, each once. */
   readonly actions: readonly string[];
+  /** The example actions are all that the schema of JSON actions allows. */
+  readonly listsAll?: boolean;
   /** Random play draws numbers of JSON actions that their schema does not bound. */
   readonly isUnbounded?: boolean;
   /** Episodes that failed, and the first failure. */
@@ -187,6 +190,7 @@ export async function surveyEnvironment(
       [...names].filter(name => name !== SUCCESS),
     )[0],
     actions: [...new Set([...actions, ...valid])],
+    listsAll: player === 'examples' && listsAll(document),
     isUnbounded:
       player === 'drawn' &&
       valid.size === 0 &&
@@ -256,6 +260,14 @@ function playerOf(document: EnvironmentDocument): Player {
   if (example_actions) return 'examples';
   if (references.some(({ name }) => name === RANDOM)) return 'reference';
   return drawnActionsOf(document) ? 'drawn' : 'example';
+}
+
+/** True if a list of JSON actions has all that are drawn from their schema. */
+function listsAll({ action_space, example_actions = [] }: EnvironmentDocument): boolean {
+  if (['Text', 'Discrete'].includes(spaceType(action_space))) return false;
+  const schema = action_space.json_schema as JsonObject;
+  const listed = new Set(example_actions.map(action => responseJson(action as Json, schema)));
+  return drawnActions(schema)?.every(action => listed.has(responseJson(action, schema))) ?? false;
 }
 
 /** Type of a Gymnasium space, such as `Text`. */
