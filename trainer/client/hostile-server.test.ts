@@ -72,6 +72,10 @@ for (const transport of ['websocket', 'http'] as const) {
   t.test(`${transport}: results of another form are refused by name`, async t => {
     for (const [answer, message] of [
       [stepWith({ terminated: 'no' }), /terminated must be true or false, got "no"/],
+      [stepWith({ session_id: 'other' }), /session_id must be "s", got "other"/],
+      [stepWith({ observation: undefined }), /observation must be a text, an object or .*, got nothing/],
+      [stepWith({ observation: [null] }), /observation must be .*, got \[null\]/],
+      [stepWith({ info: { success: 'yes' } }), /info.success must be true or false, got "yes"/],
       [stepWith({ info: null }), /null in the place of an object/],
       [batchOf({ ok: true, result: null }), /answered step with .*null in the place of an object/],
       [batchOf(null), /answered batch with .*null/],
@@ -86,6 +90,10 @@ for (const transport of ['websocket', 'http'] as const) {
     const server = await hostile(t, batchOf({ ok: true, result: { sessions: [{}] } }), transport);
     const created = server.batched('create', { env_id: 'A-v0' });
     await t.rejects(created, { name: 'BadReply', message: /session_id must be a string, got nothing/ });
+    const two = server.batched('clone', { session_id: 's', count: 2 });
+    await t.rejects(two, { name: 'BadReply', message: /1 sessions for a count of 2/ });
+    const plan = server.batched('reference', { session_id: 's', policy: 'random' });
+    await t.rejects(plan, { name: 'BadReply', message: /actions must be a list, got nothing/ });
   });
 
   t.test(`${transport}: an error cannot control the terminal`, async t => {
@@ -142,6 +150,16 @@ t.test('a reply that grows without end is late, however often a byte comes', asy
     withoutEnd(response, () => response.write(' '));
   });
   t.equal((await step(200)).name, 'ReplyTimeout');
+});
+
+t.test('the page of a proxy is waited for, like a server that is away', async t => {
+  const { step } = await answering(t, response => response.writeHead(503).end('<html>'));
+  t.match(await step(LONG_MS), {
+    name: 'ServerUnavailable',
+    message: /a proxy answered batch with status 503/,
+  });
+  const { step: other } = await answering(t, response => response.writeHead(500).end('<html>'));
+  t.match(await other(LONG_MS), { name: 'BadReply', message: /status 500, <html>/ });
 });
 
 t.test('interim replies without end are no reply', async t => {

@@ -50,9 +50,9 @@ t.test('the client loads nothing of the trainer, and in a browser nothing but it
   const inNode = loaded(NODE);
   t.same(
     inNode.files.filter(file => !file.startsWith('trainer/client/')).sort(),
-    [...SHARED, 'shared/log.ts'].sort(),
+    [...SHARED, 'shared/http/chunks.ts', 'shared/log.ts'].sort(),
   );
-  t.same(inNode.packages, ['node:crypto', 'pino', 'undici', 'ws']);
+  t.same(inNode.packages, ['node:crypto', 'node:stream', 'pino', 'undici', 'ws']);
   const { browser: map } = JSON.parse(textOf('package.json')) as { browser: object };
   const inPackage = (path: string) => `./dist/${path.replace(/ts$/, 'js')}`;
   t.same(map, { [inPackage(NODE)]: inPackage(BROWSER) }, 'bundlers take the platform of browsers');

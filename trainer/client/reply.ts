@@ -1,4 +1,4 @@
-import { isObject } from '../../shared/json.ts';
+import { isObject, type JsonObject } from '../../shared/json.ts';
 import type { Operation, OperationResult, Request, Schemas } from './operations.ts';
 import { BadReply, ServerProblem } from './retry.ts';
 
@@ -27,13 +27,63 @@ export function readBatch(server: string, requests: readonly Request[], value: u
   }
   return results.map((entry: Partial<Schemas['BatchResult']['results'][0]> | null, i) => {
     const { op } = requests[i];
-    if (entry?.ok === true && 'result' in entry) return checkedResult(server, op, entry.result);
+    if (entry?.ok === true && 'result' in entry) return checkedResult(server, requests[i], entry.result);
     if (entry?.ok === false && 'error' in entry && isProblem(entry.error)) {
       return new ServerProblem(server, op, entry.error);
     }
     throw new BadReply(server, 'batch', excerpt(entry));
   });
 }
+
+const isPart = (value: unknown) => typeof value === 'object' && value !== null;
+
+const KINDS = {
+  'a string': (value: unknown) => typeof value === 'string',
+  'true or false': (value: unknown) => typeof value === 'boolean',
+  'a list': Array.isArray,
+  'a list of strings': (value: unknown) =>
+    Array.isArray(value) && value.every(item => typeof item === 'string'),
+  'a list of objects': (value: unknown) => Array.isArray(value) && value.every(isObject),
+  'an object': isObject,
+  'a text, an object or a list of parts': (value: unknown): boolean =>
+    typeof value === 'string' || isObject(value) || (Array.isArray(value) && value.every(isPart)),
+} as const;
+type Fields = { readonly [path: string]: keyof typeof KINDS };
+
+const OBSERVATION = 'a text, an object or a list of parts';
+const SESSION: Fields = { session_id: 'a string', episode_id: 'a string', observation: OBSERVATION };
+/** Fields on which the trainer depends; those with `?` may be absent or null. */
+const FIELDS: { readonly [O in Operation]?: Fields } = {
+  create: { 'sessions?': 'a list' },
+  clone: { sessions: 'a list' },
+  restore: SESSION,
+  snapshot: { snapshot_id: 'a string' },
+  step: {
+    session_id: 'a string',
+    observation: OBSERVATION,
+    terminated: 'true or false',
+    truncated: 'true or false',
+    'info.success?': 'true or false',
+    'info.action_is_valid?': 'true or false',
+    'info.action_is_effective?': 'true or false',
+  },
+  reference: { actions: 'a list' },
+  valid_actions: { 'valid_actions?': 'a list' },
+  trajectory: { records: 'a list of objects' },
+  list_environments: { environments: 'a list of objects' },
+  describe_environment: {
+    env_id: 'a string',
+    instruction: 'a string',
+    'action_space.gymnasium.type': 'a string',
+    capabilities: 'an object',
+    references: 'a list of objects',
+    'actions?': 'a list of strings',
+    'vocabulary?': 'a list of strings',
+    'example_actions?': 'a list',
+    'legend?': 'a list of objects',
+    'action_format?': 'a string',
+  },
+};
 
 /**
  * The result of an operation, with the fields that training depends on checked: a reward that is not a number would
@@ -42,40 +92,45 @@ export function readBatch(server: string, requests: readonly Request[], value: u
  */
 export function checkedResult<O extends Operation>(
   server: string,
-  op: O,
+  { op, input }: Request<O>,
   result: unknown,
 ): OperationResult<O> {
-  if (op === 'create') {
-    const { sessions, ...session } = fieldsOf(server, op, result);
-    const all: readonly unknown[] = Array.isArray(sessions) ? sessions : [session];
-    for (const one of all) {
-      const { session_id } = fieldsOf(server, op, one);
-      if (typeof session_id === 'string') continue;
-      throw new BadReply(server, op, `session_id must be a string, got ${excerpt(session_id)}`);
-    }
+  const refuse = (what: string): never => {
+    throw new BadReply(server, op, what);
+  };
+  if (op === 'close') return result as OperationResult<O>;
+  const fields = fieldsOf(result, refuse);
+  const { count = 1, session_id: asked } = input as { readonly count?: number; readonly session_id?: string };
+  checkFields(fields, FIELDS[op] ?? {}, refuse);
+  if (op === 'create' || op === 'clone') {
+    const sessions = (fields.sessions as readonly unknown[] | null | undefined) ?? [fields];
+    if (sessions.length !== count) refuse(`${sessions.length} sessions for a count of ${count}`);
+    for (const session of sessions) checkFields(fieldsOf(session, refuse), SESSION, refuse);
   }
   if (op === 'step') {
-    const { reward, terminated, truncated, info } = fieldsOf(server, op, result);
+    const { reward, session_id } = fields;
     if (typeof reward !== 'number' || !(Math.abs(reward) <= MAX_REWARD)) {
       const got = typeof reward === 'number' ? String(reward) : excerpt(reward);
-      throw new BadReply(
-        server,
-        op,
-        `reward must be a number from -${MAX_REWARD} to ${MAX_REWARD}, got ${got}`,
-      );
+      refuse(`reward must be a number from -${MAX_REWARD} to ${MAX_REWARD}, got ${got}`);
     }
-    for (const [name, value] of Object.entries({ terminated, truncated })) {
-      if (typeof value === 'boolean') continue;
-      throw new BadReply(server, op, `${name} must be true or false, got ${excerpt(value)}`);
-    }
-    fieldsOf(server, op, info);
+    if (session_id !== asked) refuse(`session_id must be ${excerpt(asked)}, got ${excerpt(session_id)}`);
   }
   return result as OperationResult<O>;
 }
 
-function fieldsOf(server: string, op: string, value: unknown): { readonly [name: string]: unknown } {
-  if (isObject(value)) return { ...value };
-  throw new BadReply(server, op, `${excerpt(value)} in the place of an object`);
+type Refuse = (what: string) => never;
+
+function checkFields(result: JsonObject, fields: Fields, refuse: Refuse): void {
+  for (const [path, kind] of Object.entries(fields)) {
+    const keys = path.replace('?', '').split('.');
+    const value = keys.reduce<unknown>((at, key) => fieldsOf(at, refuse)[key], result);
+    if (KINDS[kind](value) || (path.endsWith('?') && (value ?? null) === null)) continue;
+    refuse(`${keys.join('.')} must be ${kind}, got ${excerpt(value)}`);
+  }
+}
+
+function fieldsOf(value: unknown, refuse: Refuse): JsonObject {
+  return isObject(value) ? value : refuse(`${excerpt(value)} in the place of an object`);
 }
 
 const EXCERPT_LENGTH = 200;

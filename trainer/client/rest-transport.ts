@@ -58,6 +58,9 @@ export interface ForwardedReply {
   readonly body: string;
 }
 
+/** Statuses of proxies in front of a server that is away. */
+const PROXY_STATUS: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
 /** The REST transport of a server: each call is one attempt at one operation. */
 export class RestTransport {
   readonly #server: string;
@@ -100,7 +103,7 @@ export class RestTransport {
       body: asBody ? JSON.stringify(rest) : undefined,
       key: request.key,
     };
-    return checkedResult(this.#server, request.op, await this.#send(message, signal));
+    return checkedResult(this.#server, request, await this.#send(message, signal));
   }
 
   /**
@@ -157,6 +160,9 @@ export class RestTransport {
     const { status, text } = reply;
     if (status === 204) return null;
     const value = parseShallowJson(text);
+    if (PROXY_STATUS.has(status) && !isProblem(value)) {
+      throw new ConnectionFailed(this.#server, `a proxy answered ${op} with status ${status}`);
+    }
     if (value === undefined || (status >= 400 && !isProblem(value))) {
       throw new BadReply(this.#server, op, `status ${status}, ${text.slice(0, EXCERPT_LENGTH)}`);
     }
