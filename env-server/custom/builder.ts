@@ -102,13 +102,11 @@ function withDefaults(schema: TSchema, defaults: JsonObject): TSchema {
   const { properties } = schema as TSchema & { properties?: { readonly [name: string]: TSchema } };
   if (!properties) return schema;
   const changed = Object.entries(properties).map(([name, property]) =>
-    Object.hasOwn(defaults, name) ? [name, withDefault(property, defaults[name])] : [name, property],
+    Object.hasOwn(defaults, name)
+      ? [name, likewise(property, { default: defaults[name] })]
+      : [name, property],
   );
   return likewise(schema, { properties: Object.fromEntries(changed) });
-}
-
-function withDefault(property: TSchema, value: unknown): TSchema {
-  return likewise(property, { default: value });
 }
 
 /** A copy of a schema, hidden properties included, with some keys changed. */

@@ -157,9 +157,10 @@ function eachRow(
     `SELECT rowid AS "#", * FROM ${table} WHERE rowid >= ? ORDER BY rowid LIMIT 1`,
   );
   const only = database.prepare(`SELECT rowid AS "#", * FROM ${table} WHERE rowid = ?`);
-  const last = lastRow(database, table);
+  const last = numberOf(database, `SELECT coalesce(max(rowid), 0) AS number FROM ${table}`);
+  const first = numberOf(database, `SELECT min(rowid) AS number FROM ${table}`) ?? 1;
   let failed = 0;
-  for (let number = firstRow(database, table); last === undefined || number <= last; ) {
+  for (let number = first; last === undefined || number <= last; ) {
     try {
       // Right after damage the next rows are on other pages: they are searched one by one.
       const found = (failed > 0 ? only.get(number) : next.get(number)) as DatabaseRow | undefined;
@@ -180,14 +181,6 @@ function eachRow(
     number++;
   }
   return undefined;
-}
-
-function firstRow(database: DatabaseSync, table: string): number {
-  return numberOf(database, `SELECT min(rowid) AS number FROM ${table}`) ?? 1;
-}
-
-function lastRow(database: DatabaseSync, table: string): number | undefined {
-  return numberOf(database, `SELECT coalesce(max(rowid), 0) AS number FROM ${table}`);
 }
 
 function numberOf(database: DatabaseSync, sql: string): number | undefined {

@@ -8,7 +8,6 @@ import type { CompiledOperation, Dispatcher } from './dispatcher.ts';
 
 /** Format of replies: JSON text as sent, or plain values that another encoder writes. `B` is the type of batches. */
 export interface ReplyForm<T, B = T> {
-  /** The result of an operation. */
   result(compiled: CompiledOperation, value: unknown): T;
   problem(document: ProblemDocument): T;
   /** Batch items. */

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import { createRequire } from 'node:module';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
@@ -199,13 +198,10 @@ async function addHooks(server: FastifyInstance, parts: HttpServerParts): Promis
 }
 
 function counted(request: FastifyRequest, reply: FastifyReply, counts: RequestCounts): void {
-  leaveUpgrade(request.raw);
-  counts.add(request.method, request.routeOptions?.url ?? NO_ROUTE, reply.statusCode);
-}
-
-/** An upgrade request that was answered instead leaves a socket that nobody reads. */
-function leaveUpgrade({ headers, socket }: IncomingMessage): void {
+  const { headers, socket } = request.raw;
+  // An upgrade request that was answered instead leaves a socket that nobody reads.
   if (headers.upgrade !== undefined) socket.destroySoon();
+  counts.add(request.method, request.routeOptions?.url ?? NO_ROUTE, reply.statusCode);
 }
 
 /** Logs every HTTP request with its reply, at level `debug`. */

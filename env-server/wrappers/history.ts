@@ -76,7 +76,6 @@ export const history = wrapper({
   },
 });
 
-/** Action and reward of a step as text. */
 const stepText = (action: string, reward: number): string => `Action: ${action}\nReward: ${reward}`;
 
 /** Characters of a line with an action and one with a reward, the action itself aside. */

@@ -17,10 +17,6 @@ const TITLES: { readonly [view: string]: string } = {
   leaderboard: 'Leaderboard',
 };
 
-function titleOf({ view, run }: Address): string {
-  return run === undefined ? TITLES[view] : `${run}, ${view}`;
-}
-
 function App({ source }: { readonly source: Source }) {
   const [address, setAddress] = useState(() => parseAddress(location.hash));
   const main = useRef<HTMLElement>(null);
@@ -29,7 +25,8 @@ function App({ source }: { readonly source: Source }) {
   const place = `${address.run} ${address.view}`;
   const first = useRef(place);
   useEffect(() => {
-    document.title = `${titleOf(address)} · ragen`;
+    const { run, view } = address;
+    document.title = `${run === undefined ? TITLES[view] : `${run}, ${view}`} · ragen`;
     if (first.current === place) return;
     first.current = place;
     // A new page begins at its top, for eyes and screen readers alike.

@@ -122,7 +122,6 @@ function copiedRun(files: readonly string[], path: string, root: string, id: str
   return { id, episodes, formats: ['ragen'], notes: state === 'running' ? [note] : [] };
 }
 
-/** Lines of a file. */
 function linesIn(file: string): number {
   const bytes = readFileSync(file);
   let lines = 0;

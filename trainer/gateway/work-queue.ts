@@ -35,8 +35,9 @@ export class Program {
    */
   constructor(command: readonly string[], variables: { readonly [name: string]: string }) {
     const [file, ...args] = command;
+    const own = Object.entries(process.env).filter(([name]) => !PRIVATE.test(name));
     this.#process = spawn(file, args, {
-      env: { ...publicEnvironment(), ...variables, [MARK]: this.#mark },
+      env: { ...Object.fromEntries(own), ...variables, [MARK]: this.#mark },
       stdio: ['ignore', 'ignore', 'pipe'],
       detached: true,
     });
@@ -100,10 +101,6 @@ export class Program {
     const lines = this.#tail.toString().trimEnd().split('\n').slice(-TAIL_LINES);
     return lines.join('') === '' ? '' : `; its last lines of standard error:\n${lines.join('\n')}`;
   }
-}
-
-function publicEnvironment(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !PRIVATE.test(name)));
 }
 
 /** Searches until nothing is found, at most: a process may fork while the others are searched. */

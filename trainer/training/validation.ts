@@ -50,7 +50,8 @@ export function validationMetrics(
   const prefix = set === undefined ? 'val-env/' : `val-env/${set}/`;
   for (const [name, value] of Object.entries(tagMetrics(episodes, ends))) out[prefix + name] = value;
   for (const [tag, members] of Map.groupBy(episodes, episode => episode.tag)) {
-    const [low, high] = successInterval(members);
+    const successes = members.filter(({ success }) => success).length;
+    const [low, high] = wilsonInterval(successes, members.length);
     out[`${prefix}${tag}/success_low`] = low;
     out[`${prefix}${tag}/success_high`] = high;
   }
@@ -76,10 +77,6 @@ export function generationsTable(episodes: readonly Episode[]): MetricTable {
       episode.success ? 1 : 0,
     ]),
   };
-}
-
-function successInterval(episodes: readonly Episode[]): readonly [low: number, high: number] {
-  return wilsonInterval(episodes.filter(episode => episode.success).length, episodes.length);
 }
 
 /** Names the level an episode started from: by the environment's level id, or else by the first observation. */

@@ -62,7 +62,6 @@ export interface ServiceTool extends JsonObject {
   readonly input_schema: JsonObject | null;
 }
 
-/** A call of a tool. */
 type ToolCall = { readonly name: string; readonly input: JsonObject };
 
 /** Tool calls as actions. */

@@ -61,10 +61,6 @@ import {
   UNKNOWN_ACTION,
 } from './rules.ts';
 
-function observe(state: FrozenLakeState, format: ObservationFormat): Json {
-  return inForm(state, format === 'text' ? state.lake.form : format, FORMS);
-}
-
 /** Codes of the cells of `grid`, in RAGEN's order. */
 const CODES = codesOf(KINDS);
 /** The kind of the player's cell, by the player's status. */
@@ -217,7 +213,8 @@ export const frozenLake = {
 
   levelKey: ({ lake }: FrozenLakeState) => groundKey(lake),
   step,
-  observe,
+  observe: (state: FrozenLakeState, format: ObservationFormat) =>
+    inForm(state, format === 'text' ? state.lake.form : format, FORMS),
   render,
   references: { optimal, random },
 } satisfies Environment<FrozenLakeConfig, FrozenLakeState>;

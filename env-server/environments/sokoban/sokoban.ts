@@ -154,10 +154,6 @@ const optimal = {
 
 const random = randomPolicy<SokobanState>(ACTIONS);
 
-function observe(state: SokobanState, format: ObservationFormat): Json {
-  return inForm(state, format === 'text' ? state.room.form : format, FORMS);
-}
-
 /** Codes of the cells of `grid`. */
 const CODES = codesOf(KINDS);
 
@@ -317,7 +313,8 @@ export const sokoban = {
 
   levelKey: ({ room, boxes }: SokobanState) => levelKey({ ...room, boxes }),
   step,
-  observe,
+  observe: (state: SokobanState, format: ObservationFormat) =>
+    inForm(state, format === 'text' ? state.room.form : format, FORMS),
   observationSpaces,
   render,
   references: { optimal, random },

@@ -171,7 +171,6 @@ const KIND_OF = new Map(Object.entries(RECORD_KINDS).map(([kind, letter]) => [le
 
 /** A record as read. */
 export interface RecordText {
-  /** Letter of its kind. */
   readonly letter: (typeof RECORD_KINDS)[RecordKind];
   readonly sessionId: string;
   readonly n: number;

@@ -9,7 +9,6 @@ interface Waiting {
 }
 
 export interface DatabaseThreadSettings {
-  /** Folder of the database. */
   readonly folder: string;
   /** True if written data survives a crash of the machine. */
   readonly synced?: boolean;

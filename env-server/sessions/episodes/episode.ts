@@ -123,7 +123,6 @@ export interface TrajectoryRecord {
 
 /** Settings for the states of a replay. */
 export interface ReplayView {
-  /** Format of the observations. */
   readonly format: ObservationFormat;
   /** True if records also include the state as plain data. */
   readonly structured?: boolean;

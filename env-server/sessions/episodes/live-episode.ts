@@ -37,7 +37,6 @@ export interface EpisodeSession {
   readonly variant: Variant;
   /** Name of the owning principal. */
   readonly owner: string;
-  /** Format of the observations. */
   readonly format: ObservationFormat;
   /** True once it has ended. */
   readonly closed: boolean;

@@ -12,7 +12,6 @@ export const snapshotSize = (episode: EpisodeState): number => SNAPSHOT_BYTES + 
 /** The snapshots of a session, and the actions that they keep alive. */
 export class Snapshots {
   readonly #episodes = new Map<string, EpisodeState>();
-  /** Chunks of actions that a snapshot needs. */
   readonly #needed = new Set<ActionChunk>();
 
   /** @throws Problem `too_many_snapshots` when the session has reached its limit */

@@ -88,7 +88,6 @@ export interface SessionContent {
   readonly rolledBack: boolean;
   /** Number of its records in the journal. */
   readonly recorded: number;
-  /** Changes of its replies. */
   readonly replies: ReplyChanges | undefined;
 }
 

@@ -238,7 +238,6 @@ async function reopen(parts: ReopenParts, id: string, content: StoredContent): P
 /** Episodes of records with the same beginning as others. */
 const EXAMPLES = new WeakMap<OpenBody, EpisodeState>();
 
-/** The first episode of a session. */
 function firstEpisode(body: OpenBody, like: OpenBody | undefined): EpisodeState {
   if (body.episode) return episodeOfRecord(body.seed, body.options, body.episode);
   if (!like?.episode) throw new Error('its beginning is missing in the journal');

@@ -1,6 +1,6 @@
 import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
 import { problemOf } from '../../operations/problems.ts';
-import type { Problem, ProblemCode } from '../../problems.ts';
+import type { ProblemCode } from '../../problems.ts';
 import { TooManySessions } from '../../sessions/limits/admission.ts';
 
 const UNPROCESSABLE = 422;
@@ -88,7 +88,8 @@ export function rpcId(given: unknown): Json {
 export function rpcErrorOf(error: unknown): RpcError {
   if (error instanceof RpcError) return error;
   const problem = problemOf(error);
-  if (isAboutParams(problem)) return new RpcError('invalidParams', problem.message);
+  if (problem.status === UNPROCESSABLE || NO_SESSION.has(problem.code))
+    return new RpcError('invalidParams', problem.message);
   if (problem instanceof TooManySessions) {
     return new RpcError('serverError', problem.message, capacityOf(problem));
   }
@@ -103,8 +104,4 @@ export function capacityOf({ open, most }: TooManySessions): JsonObject {
 /** True if an error means that the session no longer exists. */
 export function isGone(error: unknown): boolean {
   return NO_SESSION.has(problemOf(error).code);
-}
-
-function isAboutParams(problem: Problem): boolean {
-  return problem.status === UNPROCESSABLE || NO_SESSION.has(problem.code);
 }

@@ -217,9 +217,6 @@ function validActionsResult({ valid_actions: actions }: ValidActions, format: st
   return result([{ type: 'text', text }], { valid_actions: actions });
 }
 
-const closedResult = (sessionId: string): ToolResult =>
-  result([{ type: 'text', text: 'The session is closed.' }], { session_id: sessionId, closed: true });
-
 /** Describes a failed call for the model. */
 export function failureResult(error: unknown): ToolResult {
   const { code, message } = problemOf(error);
@@ -333,7 +330,7 @@ export class McpPlay {
         return validActionsResult(await this.#run<ValidActions>('valid_actions', session), formatOf(variant));
       case 'close_session':
         await this.close(id);
-        return closedResult(id);
+        return result([{ type: 'text', text: 'The session is closed.' }], { session_id: id, closed: true });
     }
   }
 

@@ -37,7 +37,6 @@ export interface ProblemContext {
 /** Makes, counts and logs the problems that clients get. */
 export class ProblemHandler {
   readonly #log: Logger;
-  /** Number of problems by code. */
   readonly counts = new Map<ProblemCode, number>();
 
   constructor(log: Logger) {

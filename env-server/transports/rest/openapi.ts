@@ -199,7 +199,6 @@ function lift(schema: unknown, components: Map<string, Document>): unknown {
   return reference(title as string);
 }
 
-/** Reference to a component. */
 const reference = (name: string): Document => ({ $ref: `#/components/schemas/${name}` });
 
 /** `create_session` as `CreateSession`. */

@@ -83,17 +83,13 @@ export class TrajectoryImport {
         `${place} is episode ${MAX_EPISODES + 1}: at most ${MAX_EPISODES} are shown at once`,
       );
     try {
-      this.#take(format, value);
+      for (const read of [format.read(value)].flat() as readonly ReadEpisode[]) this.#number(format, read);
     } catch (error) {
       if (error instanceof FormatError) throw new FormatError(`${place}, ${format.name}: ${error.message}`);
       // Protects against values nested thousands of levels deep.
       if (error instanceof RangeError) throw new FormatError(`${place}, ${format.name}: nested too deeply`);
       throw error;
     }
-  }
-
-  #take(format: TrajectoryFormat, row: Row): void {
-    for (const read of [format.read(row)].flat() as readonly ReadEpisode[]) this.#number(format, read);
   }
 
   #number(format: TrajectoryFormat, { step, group, episode }: ReadEpisode): void {

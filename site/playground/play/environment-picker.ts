@@ -16,7 +16,6 @@ interface ListState {
   readonly search: string;
   readonly tag: string;
   readonly environments: readonly EnvironmentSummary[] | undefined;
-  /** Tags of all environments. */
   readonly tags: readonly string[];
   readonly problem?: unknown;
 }

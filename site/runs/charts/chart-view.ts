@@ -109,7 +109,6 @@ export interface ChartProps {
   readonly fill?: boolean;
   /** Values of y that are always visible. */
   readonly range?: readonly [number, number];
-  /** Formats a value. */
   readonly format?: (value: number) => string;
   /** Stacked and filled curves. */
   readonly stacked?: boolean;

@@ -235,7 +235,6 @@ function RunControls({ row }: { readonly row: RunRow }) {
 
 const CHART_HEIGHT = 300;
 
-/** Metrics of the headline. */
 function headlineMetrics(store: RunStore): string[] {
   const perTag = store.detail!.row.run.tags.flatMap(({ tag }) =>
     ['success', 'success_low', 'success_high'].map(name => `val-env/${tag}/${name}`),

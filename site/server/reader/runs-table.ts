@@ -254,7 +254,7 @@ async function rowOfStatus(run: FoundRun): Promise<OwnedRow> {
   if (typeof status?.run !== 'object') return emptyRow(run);
   return {
     ...emptyRow(run),
-    state: oneOf<ShownState>(status.state, RUN_STATES) ?? 'unknown',
+    state: RUN_STATES.find(state => state === status.state) ?? 'unknown',
     stage: text(status.stage),
     step: count(status.step),
     steps: count(status.steps),
@@ -377,8 +377,4 @@ const share = (value: unknown): number | undefined =>
 function timeOf(value: unknown): number | undefined {
   const ms = typeof value === 'string' ? Date.parse(value) : Number.NaN;
   return Number.isNaN(ms) ? undefined : ms;
-}
-
-function oneOf<T extends string>(value: unknown, choices: readonly T[]): T | undefined {
-  return choices.find(choice => choice === value);
 }

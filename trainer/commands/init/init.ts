@@ -234,7 +234,6 @@ const learnedIn = (folder: string): string => join(folder, 'tokenizer');
 
 const learnedSetting = (folder: string): string => `policy.tokenizer=${JSON.stringify(learnedIn(folder))}`;
 
-/** Time of one iteration. */
 interface IterationTime {
   readonly seconds: number;
   /** Share in which the policy computes; in the rest it waits for the environment. */

@@ -51,7 +51,6 @@ interface Running {
 }
 
 interface Served extends Running {
-  /** Folder of the checkpoint. */
   readonly folder: string;
   readonly url: Promise<string>;
   readonly token: string;

@@ -16,7 +16,6 @@ export interface ChildProgram {
   readonly ended: Promise<number>;
   /** Asks it to stop. */
   stop(): void;
-  /** Kills it. */
   kill(): void;
 }
 

@@ -78,7 +78,6 @@ export interface SweepPlan {
   readonly runs: readonly SweepRun[];
   readonly parallel: number;
   readonly halving: Halving | null;
-  /** The baseline. */
   readonly baseline: string;
 }
 

@@ -105,12 +105,7 @@ export function blockBytes(shape: AttentionShape, layers: number): number {
 
 /** Bytes of one layer in a block. */
 function layerBytes(shape: AttentionShape): number {
-  return shape.keyValueHeads * headBytes(shape);
-}
-
-/** Bytes of one key-value head of a layer in a block. */
-function headBytes(shape: AttentionShape): number {
-  return 2 * BLOCK_SIZE * shape.headDimension * FLOAT_BYTES;
+  return 2 * BLOCK_SIZE * shape.keyValueHeads * shape.headDimension * FLOAT_BYTES;
 }
 
 /** The window of a layer that sees all positions. */

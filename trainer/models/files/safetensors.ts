@@ -322,10 +322,7 @@ export async function writeShardedSafetensors(
   const json = { metadata: { total_size: count * STORED_BYTES[type] }, weight_map: weightMap };
   await replaceFile(index, `${JSON.stringify(json, null, 2)}\n`);
   if (shards.length > 1) await rm(path, { force: true });
-  await removeAll(
-    dirname(path),
-    before.filter(name => !names.includes(name)),
-  );
+  for (const name of before) if (!names.includes(name)) await rm(join(dirname(path), name), { force: true });
 }
 
 /** Tensors in their order, as many to a shard as `most` elements allow; a larger one gets a separate shard. */
@@ -346,10 +343,6 @@ function cutIntoShards(tensors: readonly TensorToWrite[], most: number): TensorT
 async function shardsOf(index: string): Promise<string[]> {
   const text = await readModelTextIfThere(index);
   return text === undefined ? [] : [...new Set(Object.values(weightMapOf(text, index)))];
-}
-
-async function removeAll(folder: string, names: readonly string[]): Promise<void> {
-  for (const name of names) await rm(join(folder, name), { force: true });
 }
 
 /** Weights of a model by Hugging Face name, read one at a time. */

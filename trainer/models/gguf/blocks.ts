@@ -151,7 +151,6 @@ export type BlockType = keyof typeof BLOCK_FORMATS;
 
 const MAX_ELEMENTS = 256;
 const LEAST_PART = 16;
-/** The parts of one block. */
 const scratch: BlockParts = {
   codes: new Uint8Array(MAX_ELEMENTS),
   scales: new Float32Array(MAX_ELEMENTS / LEAST_PART),

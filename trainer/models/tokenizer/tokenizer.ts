@@ -55,7 +55,7 @@ export class ChatTemplate {
   /** @param names contents of special tokens (`bos_token`, `eos_token`, …), which templates may print */
   constructor(source: string, names: { readonly [name: string]: string | undefined }) {
     this.#template = new Template(source);
-    usePythonStrip(this.#template);
+    usePythonStrip(this.#template.parsed);
     this.#names = names;
   }
 
@@ -81,14 +81,6 @@ const WHITESPACE =
 /** Names of {@link stripFunctions} in a template. */
 const nameOf = (method: Method) => `python ${method}`;
 
-/**
- * Replaces a template's calls of `strip`, `lstrip` and `rstrip` by {@link stripFunctions}: those of @huggingface/jinja
- * ignore their arguments.
- */
-function usePythonStrip(template: Template): void {
-  rewrite(template.parsed);
-}
-
 /** Variables that a template needs after {@link usePythonStrip}. */
 const stripFunctions: Readonly<Record<string, (text: unknown, characters?: string | null) => string>> =
   Object.fromEntries(
@@ -111,10 +103,14 @@ function isNode(value: unknown): value is Node {
   return typeof value === 'object' && value !== null;
 }
 
-function rewrite(node: unknown): void {
+/**
+ * Replaces a template's calls of `strip`, `lstrip` and `rstrip` by {@link stripFunctions}: those of @huggingface/jinja
+ * ignore their arguments.
+ */
+function usePythonStrip(node: unknown): void {
   if (!isNode(node)) return;
   for (const child of node instanceof Map ? [...node.keys(), ...node.values()] : Object.values(node))
-    rewrite(child);
+    usePythonStrip(child);
   if (node.type !== 'CallExpression' || !isNode(node.callee) || node.callee.type !== 'MemberExpression')
     return;
   const { object, property, computed } = node.callee;

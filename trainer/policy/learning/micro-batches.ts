@@ -165,7 +165,7 @@ function bestCuts(
   saved?: readonly number[],
 ): { readonly cost: number; readonly batches: MicroBatch[] } {
   const costs = costsOf(config);
-  const rounding = roundingOf(config);
+  const rounding = config.layers * layerWeights(config) <= SMALL_WEIGHTS ? COARSE : FINE;
   const trained = order.map(index => countTrained(sequences[index].lossMask));
   const best = [0];
   const cuts: MicroBatchCut[] = [];
@@ -235,10 +235,6 @@ interface MicroBatchCut extends Pick<MicroBatch, 'rows' | 'time'> {
   readonly shared: boolean;
   /** First of its sequences in their order. */
   readonly start: number;
-}
-
-function roundingOf(config: DecoderConfig): Rounding {
-  return config.layers * layerWeights(config) <= SMALL_WEIGHTS ? COARSE : FINE;
 }
 
 function microBatch(

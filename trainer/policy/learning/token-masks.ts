@@ -47,7 +47,6 @@ export class TokenMasks {
     return 2 ** Math.ceil(Math.log2(Math.max(FEWEST_ROWS, 1 + this.#sets.length)));
   }
 
-  /** Row of each token of a sequence. */
   rowsOf(sequence: number): Int32Array {
     return this.#rows[sequence];
   }

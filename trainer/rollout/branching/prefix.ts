@@ -123,7 +123,6 @@ export interface PrefixPoolSettings {
 /** Memory of prefix sampling: plain data, kept in checkpoints. */
 export interface PrefixState {
   readonly pool: readonly KeptPrefix[];
-  /** Controllers by kind and tag. */
   readonly controllers: { readonly [kindAndTag: string]: ControllerState };
 }
 

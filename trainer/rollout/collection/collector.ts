@@ -240,7 +240,6 @@ export class Collector {
   }
 }
 
-/** Groups of a tag in a collection. */
 interface TagGroups {
   open: number;
   /** Groups that have not ended, open or not begun. */

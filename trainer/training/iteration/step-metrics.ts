@@ -86,7 +86,9 @@ export function collectionMetrics(
   const members = Map.groupBy(episodes, episode => episode.tag);
   return {
     ...Object.fromEntries([...members].map(([tag, some]) => [`train/${tag}/episodes`, some.length])),
-    ...prefixed('train/', tagMetrics(episodes, ends)),
+    ...Object.fromEntries(
+      Object.entries(tagMetrics(episodes, ends)).map(([name, value]) => [`train/${name}`, value]),
+    ),
     ...programMetrics(episodes),
     'train/success': overall.success,
     'train/return': overall.return,
@@ -129,10 +131,6 @@ export function sampledTokens(episodes: readonly Episode[]): number {
     for (const sample of samplesOf(episode)) tokens += countOnes(sample.lossMask);
   }
   return tokens;
-}
-
-function prefixed(prefix: string, metrics: Metrics): Metrics {
-  return Object.fromEntries(Object.entries(metrics).map(([name, value]) => [prefix + name, value]));
 }
 
 /**

@@ -56,7 +56,6 @@ export interface TrainerState {
   readonly validations: readonly ValidationRecord[];
   /** Hashes of the levels excluded from training, if any. */
   readonly validationLevels: readonly string[];
-  /** State of early stopping. */
   readonly watch?: EarlyStoppingState;
   /** State of the monitored metric; absent before the first validation, and where nothing depends on it. */
   readonly monitor?: MonitorState;
@@ -101,7 +100,7 @@ export async function saveCheckpoint(
   savePolicy: (folder: string) => Promise<void>,
   keep: number,
 ): Promise<string> {
-  const folder = join(run.checkpoints, folderName(state.step));
+  const folder = join(run.checkpoints, `step-${String(state.step).padStart(6, '0')}`);
   if (checkpointFolders(run).includes(folder)) {
     replaceFileSync(join(folder, STATE_FILE), JSON.stringify(state, null, 1));
     return folder;
@@ -277,7 +276,3 @@ function checkpointFolders(run: RunFolder): string[] {
 
 /** The step in the name of a checkpoint's folder. */
 const stepOf = (folder: string): number => Number(basename(folder).slice('step-'.length));
-
-function folderName(step: number): string {
-  return `step-${String(step).padStart(6, '0')}`;
-}

@@ -285,54 +285,39 @@ export function isRefreshable(reference: ReferencePolicy): reference is Refresha
   return reference.load !== undefined;
 }
 
-/** A reference that the current policy replaces at a fixed interval of iterations. */
-export class RefreshedReference implements ReferencePolicy {
-  readonly #reference: RefreshableReference;
-  readonly #actor: Pick<TrainedPolicy, 'publish'>;
-  readonly #run: Pick<RunFolder, 'references'>;
-  readonly #every: number;
+/**
+ * A reference that the current policy replaces at a fixed interval of iterations.
+ * @param every iterations between two replacements
+ */
+export function refreshedReference(
+  reference: RefreshableReference,
+  actor: Pick<TrainedPolicy, 'publish'>,
+  run: Pick<RunFolder, 'references'>,
+  every: number,
+): ReferencePolicy {
+  return {
+    score: (...request) => reference.score(...request),
+    close: () => reference.close(),
 
-  constructor(
-    reference: RefreshableReference,
-    actor: Pick<TrainedPolicy, 'publish'>,
-    run: Pick<RunFolder, 'references'>,
-    every: number,
-  ) {
-    this.#reference = reference;
-    this.#actor = actor;
-    this.#run = run;
-    this.#every = every;
-  }
-
-  score(...request: Parameters<Policy['score']>): ReturnType<Policy['score']> {
-    return this.#reference.score(...request);
-  }
-
-  /**
-   * Replaces the reference if the iteration is due. Removes references from before the oldest checkpoint.
-   * @param oldest iteration of the oldest checkpoint that a run may resume from
-   */
-  async refresh(step: number, oldest: number): Promise<void> {
-    if (step % this.#every !== 0) return;
-    const folder = join(this.#run.references, folderName(step));
-    const partial = `${folder}.partial`;
-    rmSync(partial, { recursive: true, force: true });
-    if (!this.#actor.publish) throw new Error('the policy does not write its weights');
-    await this.#actor.publish(partial);
-    rmSync(folder, { recursive: true, force: true });
-    renameSync(partial, folder);
-    await this.#reference.load(folder);
-    const needed = oldest - (oldest % this.#every);
-    for (const name of existsSync(this.#run.references) ? readdirSync(this.#run.references) : []) {
-      const match = NAME.exec(name);
-      if (match && Number(match[1]) < needed)
-        rmSync(join(this.#run.references, name), { recursive: true, force: true });
-    }
-  }
-
-  close(): Promise<void> {
-    return this.#reference.close();
-  }
+    // References from before the oldest checkpoint that a run may resume from are removed.
+    async refresh(step, oldest) {
+      if (step % every !== 0) return;
+      const folder = join(run.references, folderName(step));
+      const partial = `${folder}.partial`;
+      rmSync(partial, { recursive: true, force: true });
+      if (!actor.publish) throw new Error('the policy does not write its weights');
+      await actor.publish(partial);
+      rmSync(folder, { recursive: true, force: true });
+      renameSync(partial, folder);
+      await reference.load(folder);
+      const needed = oldest - (oldest % every);
+      for (const name of existsSync(run.references) ? readdirSync(run.references) : []) {
+        const match = NAME.exec(name);
+        if (match && Number(match[1]) < needed)
+          rmSync(join(run.references, name), { recursive: true, force: true });
+      }
+    },
+  };
 }
 
 function folderName(step: number): string {

@@ -34,8 +34,8 @@ import {
   openReference,
   openTinker,
   type ReferencePolicy,
-  RefreshedReference,
   referenceFolder,
+  refreshedReference,
   withCritic,
 } from './open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
@@ -285,5 +285,5 @@ async function openRunReference(
   const every = settings.policy.reference_refresh_every;
   if (every === null) return reference;
   if (!isRefreshable(reference)) throw new Error('a reference behind an endpoint cannot be refreshed');
-  return new RefreshedReference(reference, actor, run, every);
+  return refreshedReference(reference, actor, run, every);
 }

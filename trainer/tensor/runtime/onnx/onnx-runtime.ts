@@ -50,7 +50,8 @@ class OnnxExecutable implements Executable, SessionHolder {
   constructor(graph: Graph, options: CompileOptions, owner: ExecutableOwner) {
     this.graph = graph;
     this.#owner = owner;
-    this.#bytes = sessionBytes(graph);
+    // Of a session between runs, about.
+    this.#bytes = NODE_BYTES * graph.nodes.length;
     this.#anyRows = options.anyRows ?? false;
     const parameters = bindParameters(graph, options);
     this.#constants = this.#anyRows ? packedParameters(graph, parameters) : new Map();
@@ -260,11 +261,6 @@ export class SessionBudget {
     this.#total -= this.#holders.get(holder) ?? 0;
     this.#holders.delete(holder);
   }
-}
-
-/** Approximate bytes of a session of the graph between runs. */
-function sessionBytes({ nodes }: Pick<Graph, 'nodes'>): number {
-  return NODE_BYTES * nodes.length;
 }
 
 let oneRow: Promise<boolean> | undefined;
