@@ -41,8 +41,18 @@ export function emptiedFault(path: string): Error | undefined {
   return isNew ? undefined : new Error('it has 0 bytes, but a log or a journal');
 }
 
+/** @throws Error that names the file, for one that cannot be opened at all */
+function openedFile(path: string, timeout: number): DatabaseSync {
+  try {
+    return new DatabaseSync(path, { timeout });
+  } catch (cause) {
+    const why = (cause as Error).message;
+    throw new Error(`${path}: ${why}; it must be a file that this user may read and write`, { cause });
+  }
+}
+
 function opened(path: string, timeout: number): DatabaseSync {
-  const database = new DatabaseSync(path, { timeout });
+  const database = openedFile(path, timeout);
   try {
     requireOwn(database, path);
     // A committed transaction survives the end of the process at any instant; only a crash of the machine may undo the

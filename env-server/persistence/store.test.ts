@@ -9,6 +9,15 @@ import { lockFolder } from './lock.ts';
 import { auditOf, MAZE, REGISTERED } from './store.test-data.ts';
 import { openStore } from './store.ts';
 
+t.test('a database that cannot be opened is named', t => {
+  const folder = t.testdir({ [DATABASE_FILE]: {} });
+  const path = join(folder, DATABASE_FILE);
+  t.throws(() => openDatabase(folder, 0), {
+    message: `${path}: unable to open database file; it must be a file that this user may read and write`,
+  });
+  t.end();
+});
+
 t.test('environments and the audit log survive reopening the database', async t => {
   const folder = join(t.testdir(), 'made', 'on demand');
   const store = openStore(folder);

@@ -31,6 +31,16 @@ t.test('with tokens, a known one is needed everywhere but on the open pages', as
     t.equal((await ask('GET', page)).status, 200);
 });
 
+t.test('a token with letters beyond ASCII is known in Latin-1 and in UTF-8', async t => {
+  const sha256 = hashToken('schlüssel');
+  const tokens = new Authenticator(JSON.stringify([{ name: 'umlaut', sha256, scopes: ['play'] }]));
+  for (const encoding of ['latin1', 'utf8'] as const) {
+    const header = Buffer.from('Bearer schlüssel', encoding).toString('latin1');
+    t.equal(tokens.principal(header).name, 'umlaut', encoding);
+  }
+  t.throws(() => tokens.principal('Bearer schlussel'), { code: 'unauthorized' });
+});
+
 t.test('scopes are kept', async t => {
   const { ask } = await testApp(t, { tokens: TOKENS });
   isProblem(t, await ask('GET', '/v1/envs', undefined, bearer('secret-c')), 'forbidden');

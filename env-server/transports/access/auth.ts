@@ -65,7 +65,10 @@ export class Authenticator {
     if (authorization === undefined || !/^bearer /i.test(authorization)) {
       throw new Problem('unauthorized', 'the header "Authorization: Bearer <token>" is missing');
     }
-    const principal = this.#principals.get(hashToken(authorization.slice('bearer '.length).trim()));
+    const token = authorization.slice('bearer '.length).trim();
+    // Node reads headers as Latin-1, in which browsers write them; curl sends what the terminal has, which is UTF-8.
+    const utf8 = Buffer.from(token, 'latin1').toString();
+    const principal = this.#principals.get(hashToken(token)) ?? this.#principals.get(hashToken(utf8));
     if (!principal) throw new Problem('unauthorized', 'the token is not known to this server');
     if (this.#byHeader.size >= HEADERS_REMEMBERED) this.#byHeader.clear();
     this.#byHeader.set(authorization, principal);

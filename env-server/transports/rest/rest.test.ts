@@ -117,7 +117,9 @@ t.test('every wrong request gets its problem and the server continues', async t 
   await wrong('unknown_snapshot', 'POST', `${route}/restore`, { snapshot_id: 'none' });
   await wrong('unknown_reference', 'POST', `${route}/reference`, { policy: 'oracle' });
   await wrong('invalid_request', 'GET', `${route}/render?mode=video`);
-  await wrong('invalid_request', 'GET', '/v1/sessions?limit=0');
+  for (const limit of ['0', '0x10', '1e1', '5.7', '', '%205', '9'.repeat(19)]) {
+    await wrong('invalid_request', 'GET', `/v1/sessions?limit=${limit}`);
+  }
   await wrong('invalid_request', 'GET', '/v1/sessions?color=red');
   await wrong('bad_request', 'GET', '/v1/sessions/%zz');
   for (let i = 0; i < 3; i++) {

@@ -145,10 +145,9 @@ function decoder(operation: Operation): (request: FastifyRequest) => OperationIn
   };
 }
 
-/** A query text as a whole number; the validator reports anything else. */
+/** A query text in digits as a whole number; the validator reports anything else. */
 function numberOf(text: unknown): unknown {
-  const value = typeof text === 'string' ? Math.trunc(Number(text)) : Number.NaN;
-  return Number.isFinite(value) ? value : text;
+  return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text;
 }
 
 /**

@@ -145,6 +145,10 @@ t.test('wrong frames get their problem and the socket lives on', async t => {
     ['[]', { id: null, error: { code: 'invalid_request' } }],
     [{ op: 'ping' }, { id: null, error: { code: 'invalid_request', errors: [{ pointer: '/id' }] } }],
     [
+      { id: 2 ** 53, op: 'ping' },
+      { id: null, error: { detail: /integer of at most 2\^53 - 1/ } },
+    ],
+    [
       { id: 1.5, op: 'ping' },
       { id: null, error: { code: 'invalid_request' } },
     ],

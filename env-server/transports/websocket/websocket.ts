@@ -342,7 +342,7 @@ function toFrame(value: unknown): Frame {
 
 function frameId({ id }: Frame): string | number {
   if (typeof id === 'string' && id.length <= MAX_FRAME_ID_LENGTH) return id;
-  if (typeof id === 'number' && Number.isInteger(id)) return id;
-  const detail = `"id" is required: an integer or a string of at most ${MAX_FRAME_ID_LENGTH} characters`;
+  if (Number.isSafeInteger(id)) return id as number;
+  const detail = `"id" is required: an integer of at most 2^53 - 1 or a string of at most ${MAX_FRAME_ID_LENGTH} characters`;
   throw invalidRequest('/id', detail);
 }
