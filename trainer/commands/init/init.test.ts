@@ -252,6 +252,27 @@ t.test('answers are held to listed JSON actions where these are all that the sch
   }
 });
 
+t.test('a demonstration may write the keys of a listed JSON action in another order', async t => {
+  const properties = { a: { enum: [0, 1] }, b: { enum: [0] } };
+  const schema: JsonObject = { type: 'object', properties, required: ['a', 'b'] };
+  const listed: AnyEnvironment = {
+    ...environment('Keys-v0', { words: false, actionSpace: { type: 'Json', schema } }),
+    describe: () => ({
+      instruction: 'Say yes.',
+      exampleActions: [
+        { b: 0, a: 0 },
+        { b: 0, a: 1 },
+      ],
+    }),
+  };
+  const folder = t.testdir({ 'shown.jsonl': '{"seed":1,"actions":[{"a":1,"b":0},{"a":0,"b":0}]}\n' });
+  const [out, demonstrations] = ['made.yaml', 'shown.jsonl'].map(name => join(folder, name));
+  const printed = t.capture(console, 'log');
+  t.equal(await init('Keys-v0', [], { servers: await served(t, listed), out, demonstrations }), 0);
+  printed.restore();
+  t.match(loadRunSettings(out), { tags: { Keys: { actions: null } }, rollout: { constrained: true } });
+});
+
 t.test('demonstrations become the list of actions and the warm start of the config', async t => {
   const url = await served(
     t,

@@ -6,6 +6,7 @@ import { overrideConfig } from '../../../shared/config.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { TRAINER } from '../../../shared/program.ts';
 import { checkReplaceable } from '../../../shared/replace-file.ts';
+import { canonicalJson } from '../../../shared/run-folder/signed-result.ts';
 import { EnvServer } from '../../client/server.ts';
 import { loadRunSettings } from '../../config/load.ts';
 import { longestResponse } from '../../generation/json/response-grammar.ts';
@@ -169,7 +170,7 @@ function allActions(
   if (spaceType(action_space) === 'Discrete') return undefined;
   const all = new Map(
     [...(listed as Json[]), ...episodes.flatMap(({ actions }) => actions)].map(action => [
-      JSON.stringify(action),
+      canonicalJson(action),
       action,
     ]),
   );

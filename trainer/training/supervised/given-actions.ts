@@ -1,4 +1,5 @@
 import type { Json } from '../../../shared/json.ts';
+import { canonicalJson } from '../../../shared/run-folder/signed-result.ts';
 import { fits } from '../../../shared/schema/check.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { type Agent, nameOf } from '../../rollout/agents/agent.ts';
@@ -61,14 +62,15 @@ export async function playGivenEpisodes(
   settings: RunSettings,
   signal: AbortSignal,
 ): Promise<{ readonly episodes: readonly Episode[]; readonly warnings: readonly string[] }> {
+  const held: (readonly Json[])[] = [];
   const plans = given.map((episode, groupId) => {
     const described = tagOf(episode, tags, settings);
-    checkActions(episode, described, settings.rollout.constrained);
+    held.push(heldActions(episode, described, settings.rollout.constrained));
     return { groupId, tag: described.tag.name, seed: episode.seed, size: 1 };
   });
   const agent: Agent = {
     async respond({ episode }) {
-      const action = given[episode.groupId].actions[episode.turn - 1];
+      const action = held[episode.groupId][episode.turn - 1];
       const isOver = action === undefined;
       const text = episode.compose(isOver ? [] : [nameOf(action, episode)]);
       return { text, finishReason: 'stop', exploratory: isOver };
@@ -113,12 +115,15 @@ function tagOf(
   );
 }
 
-/** @throws Error for an action that responses are not allowed to hold */
-function checkActions(
+/**
+ * The actions of a demonstration, JSON with its keys in the order of the listed actions.
+ * @throws Error for an action that responses are not allowed to hold
+ */
+function heldActions(
   { place, actions }: GivenEpisode,
   { tag, description, actionNames, jsonActions }: DescribedTag,
   constrained: boolean,
-): void {
+): readonly Json[] {
   const { actionSchema } = description;
   for (const action of constrained && actionSchema ? actions : []) {
     if (fits(actionSchema!, action)) continue;
@@ -127,15 +132,17 @@ function checkActions(
     );
   }
   const listed = actionNames?.names ?? (constrained ? description.exampleActions : undefined);
-  if (!listed) return;
-  const known = new Set(listed);
-  for (const action of actions) {
+  if (!listed) return actions;
+  const known = new Map(
+    listed.map(text => (jsonActions ? [canonicalJson(JSON.parse(text)), text] : [text, text])),
+  );
+  return actions.map(action => {
     const name = typeof action === 'number' ? actionNames?.names[action - actionNames.start] : undefined;
-    const written = name ?? writtenAction(action, jsonActions);
-    if (known.has(written)) continue;
+    const found = known.get(jsonActions ? canonicalJson(action) : (name ?? writtenAction(action, false)));
+    if (found !== undefined) return jsonActions ? (JSON.parse(found) as Json) : action;
     const remedy = actionNames
       ? `its actions are ${listed.slice(0, 8).join(', ')}`
       : `rollout.constrained holds responses to the listed actions: add it to tags.${tag.name}.actions`;
     throw new Error(`${place}: ${JSON.stringify(action)} is no action of ${tag.environmentId}; ${remedy}`);
-  }
+  });
 }
