@@ -46,6 +46,7 @@ export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): 
   let loose = 0;
   return new Promise((resolve, reject) => {
     stream.on('error', reject);
+    stream.on('close', () => reject(new Error('the body ended early')));
     stream.on('end', () => resolve(Buffer.concat(chunks)));
     stream.on('data', (chunk: Buffer) => {
       try {

@@ -79,6 +79,10 @@ function algorithmClashes(settings: RunSettings): Rules {
       algorithm.across_samples &&
       algorithm.advantage !== 'gae' &&
       `passes values from sample to sample, which algorithm.advantage ${algorithm.advantage} does not: use false, or choose gae`,
+    'algorithm.sample_share':
+      algorithm.sample_share < 1 &&
+      policyLoss(loss.policy).kind !== 'ratio' &&
+      `chooses samples by their advantage, which loss.policy ${loss.policy} does not read: use 1`,
     'policy.critic':
       policy.critic &&
       (policy.value_head

@@ -333,6 +333,10 @@ t.test('combinations that cannot work are refused with the reason', async t => {
       /bi_level_gae needs the turns of an episode/,
     ],
     [
+      'algorithm.sample_share=0.5 recipe=dpo rollout.context_mode=full',
+      /sample_share: chooses samples by their advantage, which loss\.policy dpo does not read: use 1/,
+    ],
+    [
       'algorithm.across_samples=true algorithm.advantage=bi_level_gae',
       /across_samples: passes values from sample to sample, which algorithm\.advantage bi_level_gae does not/,
     ],

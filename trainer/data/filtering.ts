@@ -300,7 +300,10 @@ interface SequenceParts extends LaterScores {
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
 }
 
-/** Kept episodes as sequences: advantages estimated, and scaled by the share of groups that were kept. */
+/**
+ * Kept episodes as sequences: advantages estimated, and scaled by the share of groups that were kept. Of these sequences
+ * the update learns from the share `algorithm.sample_share` with the largest advantages.
+ */
 export function keptSequences(
   filtered: Filtered,
   settings: RunSettings,
@@ -312,9 +315,23 @@ export function keptSequences(
     filter.loss_scaling,
     filtered.groups === 0 ? 0 : filtered.kept.length / filtered.groups,
   );
-  return trainingSequences(filtered.kept.flat(), experienceSettings(settings, parts.actionTokens), parts).map(
-    sequence => scaled(sequence, scale),
+  const all = trainingSequences(
+    filtered.kept.flat(),
+    experienceSettings(settings, parts.actionTokens),
+    parts,
   );
+  return largestAdvantages(all, settings.algorithm.sample_share).map(sequence => scaled(sequence, scale));
+}
+
+/** The share of the sequences with the largest mean |advantage| over trained tokens, in their order; at least one. */
+function largestAdvantages(sequences: readonly TrainingSequence[], share: number): TrainingSequence[] {
+  const sizes = sequences.map(({ lossMask, advantages, weight = 1 }) => {
+    const sum = advantages.reduce((total, a, t) => (lossMask[t] ? total + Math.abs(a) : total), 0);
+    return (weight * sum) / Math.max(1, countOnes(lossMask));
+  });
+  const bySize = sequences.map((_, i) => i).sort((i, j) => sizes[j] - sizes[i]);
+  const kept = new Set(bySize.slice(0, Math.ceil(share * sequences.length)));
+  return sequences.filter((_, i) => kept.has(i));
 }
 
 /**

@@ -143,3 +143,17 @@ t.test('several collections of an iteration count as one', async t => {
     t.ok(Math.abs(merged.metrics[name] - value) < 1e-12, name);
   }
 });
+
+t.test('an update learns from the samples with the largest advantages, of either sign', async t => {
+  const episodes = groupsOf([
+    [0, 1],
+    [0, 0],
+    [0, 4],
+  ]);
+  const shared = (sample_share: number) =>
+    settingsOf({ policy: { value_head: false }, algorithm: { advantage: 'dr_grpo', sample_share } });
+  t.same(advantagesOf(episodes, shared(1)), [-0.5, 0.5, 0, 0, -2, 2]);
+  t.same(advantagesOf(episodes, shared(0.5)), [-0.5, -2, 2], 'of equals the first');
+  t.same(advantagesOf(episodes, shared(0.6)), [-0.5, 0.5, -2, 2], 'rounded up');
+  t.same(advantagesOf(episodes, shared(0.01)), [-2], 'at least one');
+});

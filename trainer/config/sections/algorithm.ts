@@ -78,6 +78,8 @@ export const AlgorithmSettings = section({
   overlong_mask: flag(false),
   /** Trained episodes; `successes`: rejection sampling. */
   train_on: choice(['all', 'successes'], 'all'),
+  /** Share of the samples that an update learns from: those with the largest advantages, of either sign. */
+  sample_share: Type.Number({ exclusiveMinimum: 0, maximum: 1, default: 1 }),
   /** Factor of rewards. */
   reward_scale: notNegative(1),
   /** Weights of `reward`, `format_penalty` and the names in `info.rewards`; null: the reward with its penalty. */
