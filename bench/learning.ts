@@ -1,6 +1,6 @@
 /**
  * A regression figure of learning: success after a fixed time, `npm run bench:learning`. FrozenLake has 3 minutes and Sokoban
- * 10 by default, both by reinforcement learning and cut off while success still rises, so that lost speed shows. Warm
+ * 10 by default, both by reinforcement learning. FrozenLake is cut off while success still rises, so that lost speed shows. Warm
  * start and validations are part of the time, the last validation is not. The figure depends on the machine, so it is compared on
  * one machine that does nothing else. The same command continues where it was stopped; `--fresh` starts over. Writes
  * docs/results/learning.md and its data after each run.
