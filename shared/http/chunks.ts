@@ -9,15 +9,10 @@ const MAX_LOOSE_BYTES = 64 * 1024;
 const MAX_SMALL_CHUNKS = 16_384;
 const MIN_AVERAGE_BYTES = 32;
 
-/** Most of the chunks are so small that reading them would delay others. */
-class SmallChunks extends Error {
-  readonly code = 'BODY_IN_SMALL_CHUNKS';
+/** A body that is too long, or in chunks so small that reading them would delay others. */
+export class RefusedBody extends Error {
+  readonly code = 'BODY_REFUSED';
   readonly statusCode = 400;
-  constructor() {
-    super(
-      `the body comes in more than ${MAX_SMALL_CHUNKS} chunks of less than ${MIN_AVERAGE_BYTES} bytes on average; send larger chunks`,
-    );
-  }
 }
 
 /** Counts chunks and their bytes. */
@@ -25,12 +20,14 @@ class ChunkCount {
   #chunks = 0;
   bytes = 0;
 
-  /** @throws SmallChunks */
+  /** @throws RefusedBody */
   add(chunk: Buffer): void {
     this.#chunks++;
     this.bytes += chunk.length;
     if (this.#chunks > MAX_SMALL_CHUNKS && this.bytes < this.#chunks * MIN_AVERAGE_BYTES) {
-      throw new SmallChunks();
+      throw new RefusedBody(
+        `the body comes in more than ${MAX_SMALL_CHUNKS} chunks of less than ${MIN_AVERAGE_BYTES} bytes on average; send larger chunks`,
+      );
     }
   }
 }
@@ -38,7 +35,7 @@ class ChunkCount {
 /**
  * All bytes of a stream. Its sender chooses how small the chunks are, and each that is kept takes some 200 bytes of heap,
  * so small ones are joined as they come.
- * @throws Error beyond `maxBytes` and for too many small chunks, and what the stream throws
+ * @throws RefusedBody beyond `maxBytes` and for too many small chunks; and what the stream throws
  */
 export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): Promise<Buffer> {
   const chunks: Buffer[] = [];
@@ -51,7 +48,7 @@ export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): 
     stream.on('data', (chunk: Buffer) => {
       try {
         count.add(chunk);
-        if (count.bytes > maxBytes) throw new Error(`the body has more than ${maxBytes} bytes`);
+        if (count.bytes > maxBytes) throw new RefusedBody(`the body has more than ${maxBytes} bytes`);
       } catch (error) {
         stream.destroy(error as Error);
         return;

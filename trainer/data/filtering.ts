@@ -324,7 +324,8 @@ export function keptSequences(
 }
 
 /** The share of the sequences with the largest mean |advantage| over trained tokens, in their order; at least one. */
-function largestAdvantages(sequences: readonly TrainingSequence[], share: number): TrainingSequence[] {
+function largestAdvantages(sequences: TrainingSequence[], share: number): TrainingSequence[] {
+  if (share === 1) return sequences;
   const sizes = sequences.map(({ lossMask, advantages, weight = 1 }) => {
     const sum = advantages.reduce((total, a, t) => (lossMask[t] ? total + Math.abs(a) : total), 0);
     return (weight * sum) / Math.max(1, countOnes(lossMask));

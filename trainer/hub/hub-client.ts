@@ -1,5 +1,6 @@
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
+import { RefusedBody, textOf } from '../../shared/http/chunks.ts';
 import { backoffMs, retry, retryAfterMs } from '../../shared/http/retry.ts';
 import { parseJson } from '../../shared/json.ts';
 import { VERSION } from '../../shared/program.ts';
@@ -72,7 +73,7 @@ export class HubClient {
   async json(path: string, what: string): Promise<unknown> {
     return this.retried(what, async () => {
       const answer = await this.send(path, {});
-      const text = await textOf(answer, what);
+      const text = await replyText(answer, what);
       if (answer.status >= 300) throw this.refused(answer, what, text);
       try {
         return JSON.parse(text) as unknown;
@@ -219,14 +220,11 @@ function errorIn(text: string): string | undefined {
  * The text of a reply.
  * @throws HubError for a reply that cannot be from a hub
  */
-async function textOf({ body, url }: HubAnswer, what: string): Promise<string> {
-  const parts: Buffer[] = [];
-  let size = 0;
-  for await (const part of body) {
-    size += part.length;
-    if (size > MAX_TEXT_BYTES)
-      throw new HubError(`${url.origin} answers more than ${MAX_TEXT_BYTES} bytes for ${what}`);
-    parts.push(part);
+async function replyText({ body, url }: HubAnswer, what: string): Promise<string> {
+  try {
+    return await textOf(body, MAX_TEXT_BYTES);
+  } catch (error) {
+    if (error instanceof RefusedBody) throw new HubError(`${url.origin}, ${what}: ${error.message}`);
+    throw error;
   }
-  return Buffer.concat(parts).toString('utf8');
 }

@@ -1,4 +1,4 @@
-import { textOf } from '../../../shared/http/chunks.ts';
+import { RefusedBody, textOf } from '../../../shared/http/chunks.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
@@ -80,6 +80,8 @@ async function ask(
     if (statusCode !== 200) throw new BackendFailed(`the Lean server answered with status ${statusCode}`);
   } catch (error) {
     if (error instanceof BackendFailed) throw error;
+    if (error instanceof RefusedBody)
+      throw new BackendFailed(`the Lean server sent too much: ${error.message}`);
     const { name, message, code } = error as Error & { code?: string };
     if (name === 'TimeoutError') return NO_ANSWER;
     throw new BackendFailed(`the Lean server at ${address} does not answer: ${code ?? message}`);
