@@ -321,6 +321,9 @@ t.test('a Kimina server that fails is a fault, not a verdict', async t => {
     const state = await play.reset({ backend: 'kimina', server_url }, { statement: STATEMENT });
     await t.rejects(play.step(state, 'constructor'), { name: 'BackendFailed' });
   }
+  const { server_url } = await kimina(() => 'x'.repeat(17 * 2 ** 20));
+  const state = await play.reset({ backend: 'kimina', server_url }, { statement: STATEMENT });
+  await t.rejects(play.step(state, 'constructor'), { message: /^the Lean server sent too much: / });
   const wrong: JsonObject[] = [
     { backend: 'kimina' },
     { backend: 'kimina', server_url: 'http://lean.example.org' },
