@@ -228,11 +228,11 @@ export class LocalPolicy implements TrainedPolicy {
   async #apply(norm: number, lossScale: number, optimizer: OptimizerSettings): Promise<UpdateMetrics> {
     const step = this.#state.step + 1;
     const scale = clipFactor(norm, optimizer.clipNorm) / lossScale;
-    await this.#pool.onSlices(slice => ({ kind: 'apply', slice, step, scale, optimizer }));
+    await this.#pool.onSlices((worker, slice) => worker.run('apply', slice, step, scale, optimizer));
     this.#state.stepped();
     const { average } = this.#state;
     if (average !== null) {
-      await this.#pool.all({ kind: 'download' });
+      await this.#pool.all('download');
       average.follow();
     }
     return { 'actor/lr': optimizer.learningRate };
@@ -255,7 +255,7 @@ export class LocalPolicy implements TrainedPolicy {
     this.#assertOpen();
     this.#holders++;
     try {
-      await this.#pool.all({ kind: 'hold' });
+      await this.#pool.all('hold');
       return await work();
     } finally {
       this.#holders--;
@@ -302,7 +302,7 @@ export class LocalPolicy implements TrainedPolicy {
 
   #exchange(average: WeightAverage): Promise<void> {
     return this.#replacingWeights(async () => {
-      await this.#pool.all({ kind: 'download' });
+      await this.#pool.all('download');
       average.swap();
     });
   }
@@ -366,7 +366,7 @@ export class LocalPolicy implements TrainedPolicy {
   #withWeights<T>(work: () => Promise<T>): Promise<T> {
     this.#assertOpen();
     return this.#queue.run(async () => {
-      await this.#pool.all({ kind: 'download' });
+      await this.#pool.all('download');
       return work();
     });
   }
@@ -376,7 +376,7 @@ export class LocalPolicy implements TrainedPolicy {
     this.#assertOpen();
     return this.#queue.run(async () => {
       try {
-        await this.#pool.all({ kind: 'hold' });
+        await this.#pool.all('hold');
         await work();
       } finally {
         await this.#resume(true);
@@ -387,8 +387,7 @@ export class LocalPolicy implements TrainedPolicy {
   /** Lets the workers generate again, under the present weights. */
   async #resume(weightsReplaced = false): Promise<void> {
     if (this.#holders > 0 && !weightsReplaced) return;
-    const task = { kind: 'resume', version: this.version, weightsReplaced } as const;
-    await this.#pool.all(task);
+    await this.#pool.all('resume', this.version, weightsReplaced);
   }
 
   #assertLearns(): void {

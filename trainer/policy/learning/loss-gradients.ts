@@ -129,7 +129,7 @@ export class LossGradients {
     const { any, fault } = this.#sum;
     this.dropSum();
     if (fault) throw new Error(`a gradient of this step could not be added: ${fault.message}`);
-    await this.#pool.all({ kind: 'hold' });
+    await this.#pool.all('hold');
     if (!any) await this.#add([], DEFAULT_LOSS_SETTINGS);
     const norm = await this.#pool.reduceGradients();
     if (!Number.isFinite(norm)) throw new NotFiniteError(norm);

@@ -81,8 +81,8 @@ export function timeBucket(tokens: number, { time }: Pick<Rounding, 'time'> = FI
 export interface PlanSettings {
   /** Tokens of a micro-batch at most, padding included. */
   readonly tokenBudget: number;
-  /** Rows may be packed. */
-  readonly packing: boolean;
+  /** False keeps rows apart; they may be packed when absent. */
+  readonly packing?: boolean;
   readonly config: DecoderConfig;
 }
 
@@ -99,7 +99,7 @@ export function planMicroBatches(
   const lengths = sequences.map(({ tokenIds }) => tokenIds.length);
   const order = lengths.map((_, index) => index).sort((a, b) => lengths[b] - lengths[a] || a - b);
   const apart = bestCuts(order, sequences, settings);
-  if (!settings.packing) return apart.batches;
+  if (settings.packing === false) return apart.batches;
   const alike = byPrompt(order, sequences);
   const saved = alike.map((index, i) => (i > 0 ? commonTimes(sequences[alike[i - 1]], sequences[index]) : 0));
   if (saved.every(times => times === 0)) return apart.batches;
@@ -161,7 +161,7 @@ export function commonTimes(one: PlannedSequence, other: PlannedSequence): numbe
 function bestCuts(
   order: readonly number[],
   sequences: readonly PlannedSequence[],
-  { tokenBudget, packing, config }: PlanSettings,
+  { tokenBudget, packing = true, config }: PlanSettings,
   saved?: readonly number[],
 ): { readonly cost: number; readonly batches: MicroBatch[] } {
   const costs = costsOf(config);

@@ -42,8 +42,8 @@ export interface ProgramOptions {
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
   /** Tokens that go through the model at once, padding included. */
   readonly tokenBudget: number;
-  /** Rows of unequal length may be packed. */
-  readonly packing: boolean;
+  /** False keeps rows of unequal length apart; they may be packed when absent. */
+  readonly packing?: boolean;
   /** Gradient checkpointing: recomputes each layer in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
   /** Dropout of the adapters' inputs during learning; none when null or absent. */

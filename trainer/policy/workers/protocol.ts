@@ -1,37 +1,20 @@
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
-import type { Grammars } from '../../generation/grammar.ts';
-import type { DecoderConfig } from '../../models/config.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
-import type { Precision, RuntimeKind } from '../../tensor/runtime/runtime.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../learning/micro-batches.ts';
-import type { DropoutSettings, GradientReport, GradientTask } from '../learning/train-program.ts';
-import { openSequences, workerCount } from '../options.ts';
+import type { GradientReport, GradientTask, ProgramOptions } from '../learning/train-program.ts';
+import { type LocalPolicyOptions, openSequences, workerCount } from '../options.ts';
 import { learnedStore, type PolicyParts } from '../parts.ts';
 import type { OptimizerSettings, Score, ScoreRequest, ScoreSettings } from '../policy.ts';
 
 /** Initial data of a worker. Weights, moments and gradients are shared memory, visible to all. */
-export interface WorkerSetup {
+export interface WorkerSetup
+  extends Pick<ProgramOptions, 'config' | 'valueHead' | 'critic' | 'tokenBudget' | 'recompute' | 'dropout'>,
+    Required<Pick<LocalPolicyOptions, 'precision' | 'threads' | 'grammars' | 'files' | 'keepStaleCache'>>,
+    Pick<PolicyParts, 'runtime' | 'maxSequenceLength'> {
   readonly index: number;
-  readonly config: DecoderConfig;
-  readonly runtime: RuntimeKind;
-  readonly precision: Precision;
-  readonly valueHead: boolean;
-  readonly critic: boolean;
-  readonly maxSequenceLength: number;
   /** Sequences with a cache, of this worker alone. */
   readonly maxOpenSequences: number;
-  readonly tokenBudget: number;
-  readonly packing: boolean;
-  readonly recompute: boolean;
-  /** Dropout of the inputs of adapters while they learn. */
-  readonly dropout: DropoutSettings | null;
-  readonly threads: number;
-  readonly grammars: Grammars;
-  /** A tokenizer's files by name, where there is one. */
-  readonly files: { readonly [name: string]: string };
-  /** Unfinished responses continue from the cache of older weights. */
-  readonly keepStaleCache: boolean;
   /** Frozen weights next to adapters; null where everything is learned. */
   readonly base: SharedParameters | null;
   /** Squared norms of the rows of its weights, where DoRA adapts them. */
@@ -46,7 +29,6 @@ export interface WorkerSetup {
   readonly gradients: readonly SharedParameters[];
   /** Float64 sums of squares by block of the flat gradient. */
   readonly squares: SharedArrayBuffer;
-  readonly version: number;
 }
 
 /** Initial data of each worker of a policy. */
@@ -76,7 +58,6 @@ export function workerSetups({
     maxSequenceLength,
     maxOpenSequences: Math.ceil(openSequences(options) / count),
     tokenBudget: options.tokenBudget ?? DEFAULT_TOKEN_BUDGET,
-    packing: true,
     recompute: options.recompute ?? false,
     dropout: options.loraDropout ? { probability: options.loraDropout, seed: options.seed } : null,
     threads: options.threads ?? 1,
@@ -91,7 +72,6 @@ export function workerSetups({
     secondMoments: second.share(),
     gradients,
     squares: squares.buffer,
-    version: 0,
   }));
 }
 
@@ -107,62 +87,38 @@ export interface WeightSlice {
   readonly end: number;
 }
 
-/** A request to a worker. From `gradients` until `resume` it does not generate, because weights are about to change. */
-export type WorkerTask =
-  | {
-      readonly kind: 'score';
-      readonly sequences: readonly ScoreRequest[];
-      readonly settings: ScoreSettings;
-      /** With the reference's adapters instead of the policy's. */
-      readonly reference: boolean;
-    }
-  | { readonly kind: 'gradients'; readonly task: GradientTask }
-  | { readonly kind: 'reduce'; readonly slice: WeightSlice }
-  | {
-      readonly kind: 'decompose';
-      readonly task: GradientTask;
-      readonly into: ComponentStores;
-    }
-  | {
-      readonly kind: 'collectGradients';
-      readonly slice: WeightSlice;
-      /** Gradients of every worker, in order. */
-      readonly parts: readonly ComponentStores[];
-      readonly vectors: SharedArrayBuffer;
-      /** Index of the first component among the vectors; the others follow. */
-      readonly first: number;
-    }
-  | {
-      readonly kind: 'gradientProducts';
-      readonly slice: WeightSlice;
-      readonly vectors: SharedArrayBuffer;
-      /** Vectors of one kind are multiplied with each other. */
-      readonly kinds: readonly number[];
-    }
-  | {
-      readonly kind: 'apply';
-      readonly slice: WeightSlice;
-      readonly step: number;
-      readonly scale: number;
-      readonly optimizer: OptimizerSettings;
-    }
+/**
+ * What a worker does on request, by name, one after the other. From `gradients` until `resume` it does not generate,
+ * because weights are about to change.
+ */
+export interface WorkerTasks {
+  /** @param reference with the reference's adapters instead of the policy's */
+  score(sequences: readonly ScoreRequest[], settings: ScoreSettings, reference: boolean): Promise<Score[]>;
+  gradients(task: GradientTask): Promise<GradientReport>;
+  /** Adds up all workers' gradients in their order. */
+  reduce(slice: WeightSlice): Promise<void>;
+  decompose(task: GradientTask, into: ComponentStores): Promise<Record<string, number>>;
+  /**
+   * Adds up the workers' gradients of a batch in their order, one component after the other.
+   * @param parts gradients of every worker, in order
+   * @param first index of the first component among the vectors; the others follow
+   */
+  collectGradients(
+    slice: WeightSlice,
+    parts: readonly ComponentStores[],
+    vectors: SharedArrayBuffer,
+    first: number,
+  ): void;
+  /**
+   * Inner products over a slice, row-major; 0 between vectors of different kinds.
+   * @param kinds of all vectors, in order
+   */
+  gradientProducts(slice: WeightSlice, vectors: SharedArrayBuffer, kinds: readonly number[]): Float64Array;
+  apply(slice: WeightSlice, step: number, scale: number, optimizer: OptimizerSettings): Promise<void>;
   /** Copies weights and moments from the device, if learning runs there. */
-  | { readonly kind: 'download' }
-  | { readonly kind: 'hold' }
-  | { readonly kind: 'resume'; readonly version: number; readonly weightsReplaced: boolean };
-
-/** Result of each task. */
-export interface TaskResults {
-  readonly score: Score[];
-  readonly gradients: GradientReport;
-  readonly reduce: null;
-  readonly decompose: Record<string, number>;
-  readonly collectGradients: null;
-  readonly gradientProducts: Float64Array;
-  readonly apply: null;
-  readonly download: null;
-  readonly hold: null;
-  readonly resume: null;
+  download(): Promise<void>;
+  hold(): void;
+  resume(version: number, weightsReplaced: boolean): void;
 }
 
 /** A step in the life of a sequence. */
@@ -177,7 +133,7 @@ export type SequenceOrder =
   | { readonly kind: 'release'; readonly sequenceId: number };
 
 export type ToWorker =
-  | { readonly kind: 'task'; readonly id: number; readonly task: WorkerTask }
+  | { readonly kind: 'task'; readonly id: number; readonly name: keyof WorkerTasks; readonly args: unknown[] }
   | { readonly kind: 'sequences'; readonly orders: readonly SequenceOrder[] }
   | { readonly kind: 'close' };
 

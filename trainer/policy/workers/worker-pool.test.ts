@@ -36,7 +36,6 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     maxSequenceLength: 64,
     maxOpenSequences: 2,
     tokenBudget: 256,
-    packing: true,
     threads: 1,
     files: {},
     recompute: false,
@@ -51,7 +50,6 @@ function setupWith(change: Partial<WorkerSetup>): WorkerSetup {
     secondMoments: store(),
     gradients: [store(), store(), store()],
     squares: new SharedArrayBuffer(8),
-    version: 0,
     ...change,
   };
 }
@@ -64,7 +62,7 @@ t.test('a thread that dies is an error for what is pending and what comes later,
   );
   await handle.terminate();
   await rejected;
-  await t.rejects(handle.run({ kind: 'hold' }), /policy worker 2 failed/);
+  await t.rejects(handle.run('hold'), /policy worker 2 failed/);
   await handle.close();
 });
 

@@ -13,11 +13,10 @@ import { Homes } from './homes.ts';
 import {
   type FromWorker,
   type SequenceOrder,
-  type TaskResults,
   type ToWorker,
   type WeightSlice,
   type WorkerSetup,
-  type WorkerTask,
+  type WorkerTasks,
   workerSetups,
 } from './protocol.ts';
 
@@ -86,8 +85,7 @@ export class WorkerPool {
       this.#deal(sequences).map(async (share, w) => {
         if (share.length === 0) return;
         const own = share.map(index => compact(sequences[index]));
-        const task = { kind: 'score', sequences: own, settings, reference } as const;
-        const results = await this.#workers[w].run(task);
+        const results = await this.#workers[w].run('score', own, settings, reference);
         share.forEach((index, i) => {
           scores[index] = results[i];
         });
@@ -102,7 +100,7 @@ export class WorkerPool {
     const parts = await Promise.all(
       this.#workers.map((worker, w) => {
         const sequences = shares[w].map(index => compact(task.sequences[index]));
-        return worker.run({ kind: 'gradients', task: { ...task, sequences } });
+        return worker.run('gradients', { ...task, sequences });
       }),
     );
     const logProbs: Float32Array[] = [];
@@ -116,7 +114,7 @@ export class WorkerPool {
 
   /** Adds up the workers' gradients in their order. @returns the norm */
   async reduceGradients(): Promise<number> {
-    await this.onSlices(slice => ({ kind: 'reduce', slice }));
+    await this.onSlices((worker, slice) => worker.run('reduce', slice));
     return Math.sqrt(this.#squares.reduce((sum, x) => sum + x, 0));
   }
 
@@ -139,32 +137,30 @@ export class WorkerPool {
       const found = await Promise.all(
         this.#workers.map((worker, w) => {
           const sequences = shares[w].map(sequence => compact(task.sequences[sequence]));
-          return worker.run({ kind: 'decompose', task: { ...task, sequences }, into: parts[w] });
+          return worker.run('decompose', { ...task, sequences }, parts[w]);
         }),
       );
       losses.push(sumMetrics(found));
       const first = index * components.length;
-      await this.onSlices(slice => ({ kind: 'collectGradients', slice, parts, vectors, first }));
+      await this.onSlices((worker, slice) => worker.run('collectGradients', slice, parts, vectors, first));
     }
     const kinds = tasks.flatMap(() => components.map(component => (component === 'task' ? 0 : 1)));
     const products = new Float64Array(count ** 2);
-    const found = await Promise.all(
-      this.#workers.map((worker, w) =>
-        worker.run({ kind: 'gradientProducts', slice: this.#slices[w], vectors, kinds }),
-      ),
+    const found = await this.onSlices((worker, slice) =>
+      worker.run('gradientProducts', slice, vectors, kinds),
     );
     for (const part of found) for (let i = 0; i < products.length; i++) products[i] += part[i];
     return { losses, products };
   }
 
-  /** Sends the same task to every worker. */
-  all(task: WorkerTask): Promise<unknown> {
-    return Promise.all(this.#workers.map(worker => worker.run(task)));
+  /** Gives the same task to every worker. */
+  all<Name extends keyof WorkerTasks>(name: Name, ...args: Parameters<WorkerTasks[Name]>): Promise<unknown> {
+    return Promise.all(this.#workers.map(worker => worker.run(name, ...args)));
   }
 
-  /** Sends a task to every worker for its slice of the weights. */
-  onSlices(make: (slice: WeightSlice) => WorkerTask): Promise<unknown> {
-    return Promise.all(this.#workers.map((worker, w) => worker.run(make(this.#slices[w]))));
+  /** Gives every worker a task for its slice of the weights. @returns their results, in order */
+  onSlices<T>(give: (worker: WorkerHandle, slice: WeightSlice) => Promise<T>): Promise<T[]> {
+    return Promise.all(this.#workers.map((worker, w) => give(worker, this.#slices[w])));
   }
 
   /** Ends the threads; pending calls are rejected. */
@@ -269,13 +265,14 @@ export class WorkerHandle {
     this.#order({ kind: 'release', sequenceId });
   }
 
-  run<Kind extends WorkerTask['kind']>(
-    task: Extract<WorkerTask, { kind: Kind }>,
-  ): Promise<TaskResults[Kind]> {
+  run<Name extends keyof WorkerTasks>(
+    name: Name,
+    ...args: Parameters<WorkerTasks[Name]>
+  ): Promise<Awaited<ReturnType<WorkerTasks[Name]>>> {
     this.#flush();
     const id = ++this.#nextId;
-    const result = this.#expect<TaskResults[Kind]>(id);
-    this.#post({ kind: 'task', id, task });
+    const result = this.#expect<Awaited<ReturnType<WorkerTasks[Name]>>>(id);
+    this.#post({ kind: 'task', id, name, args });
     return result;
   }
 

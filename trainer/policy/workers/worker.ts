@@ -21,7 +21,7 @@ import type {
   ToWorker,
   WeightSlice,
   WorkerSetup,
-  WorkerTask,
+  WorkerTasks,
 } from './protocol.ts';
 
 /**
@@ -34,7 +34,7 @@ const WATCH_INTERVAL_MS = 20;
  * One worker thread of a local policy: generates for its sequences, and does its share of scores and updates. It does
  * one thing at a time: tasks in order of arrival, and ticks of the engine in between.
  */
-class PolicyWorker {
+class PolicyWorker implements WorkerTasks {
   readonly #port: MessagePort;
   readonly #setup: WorkerSetup;
   readonly #runtime: Runtime;
@@ -52,7 +52,7 @@ class PolicyWorker {
   readonly #scoreProgram: ScoreProgram;
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
-  readonly #tasks: { readonly id: number; readonly task: WorkerTask }[] = [];
+  readonly #tasks: Task[] = [];
   #finished: NumberedGeneration[] = [];
   #sampled: NumberedToken[] = [];
   /** True if the tokens in `#sampled` must be reported at once. */
@@ -94,7 +94,6 @@ class PolicyWorker {
       ...(TOKENIZER_FILE in setup.files ? codecOf(setup.files) : {}),
     };
     this.#engine = new GenerationEngine(options);
-    this.#engine.version = setup.version;
     this.#gradientProgram = new GradientProgram(options);
     this.#decompositionProgram = new DecompositionProgram(options);
     this.#scoreProgram = new ScoreProgram(options);
@@ -145,7 +144,7 @@ class PolicyWorker {
     try {
       while (!this.#closing) {
         const next = this.#tasks.shift();
-        if (next !== undefined) await this.#perform(next.id, next.task);
+        if (next !== undefined) await this.#perform(next);
         else if (this.#engine.busy && !this.#held) await this.#tick();
         else break;
         this.#report(false);
@@ -170,67 +169,72 @@ class PolicyWorker {
     }
   }
 
-  async #perform(id: number, task: WorkerTask): Promise<void> {
+  async #perform({ id, name, args }: Task): Promise<void> {
     try {
-      this.#post({ kind: 'done', id, result: await this.#resultOf(task) });
+      const work = this[name] as (...args: unknown[]) => unknown;
+      this.#post({ kind: 'done', id, result: await work.apply(this, args) });
     } catch (error) {
       this.#post({ kind: 'failed', id, error: error as Error });
     }
   }
 
-  async #resultOf(task: WorkerTask): Promise<unknown> {
-    switch (task.kind) {
-      case 'score':
-        return (task.reference ? this.#referenceProgram! : this.#scoreProgram).run(
-          task.sequences,
-          task.settings.temperature,
-          task.settings.squares,
-        );
-      case 'gradients':
-        this.#held = true;
-        this.#learner ??=
-          (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
-        return this.#gradientProgram.run(task.task, this.#learner ?? this.#gradients[this.#setup.index]);
-      case 'decompose': {
-        const totals = task.into.map(
-          ({ component, store }) => [component, ParameterStore.fromShared(store).flat] as const,
-        );
-        return this.#decompositionProgram.run(task.task, new Map(totals));
-      }
-      case 'collectGradients':
-        collectGradients(task);
-        return null;
-      case 'gradientProducts':
-        return gradientProducts(task, this.#weights.flat.length);
-      case 'reduce':
-        if (this.#learner === null) this.#reduce(task.slice);
-        else this.#squares[0] = await this.#learner.sumOfSquares();
-        return null;
-      case 'apply':
-        await this.#apply(task);
-        return null;
-      case 'download':
-        await this.#learner?.download();
-        return null;
-      case 'hold':
-        this.#held = true;
-        return null;
-      case 'resume':
-        this.#held = false;
-        if (task.weightsReplaced || task.version !== this.#engine.version)
-          this.#engine.weightsChanged(task.version, this.#setup.keepStaleCache && !task.weightsReplaced);
-        return null;
-    }
+  score(...[sequences, { temperature, squares }, reference]: Args<'score'>) {
+    return (reference ? this.#referenceProgram! : this.#scoreProgram).run(sequences, temperature, squares);
   }
 
-  /** Adds up all workers' gradients in their order. */
-  #reduce({ start, end }: WeightSlice): void {
+  async gradients(...[task]: Args<'gradients'>) {
+    this.#held = true;
+    this.#learner ??=
+      (await this.#runtime.memory?.learner({ weights: this.#weights, ...this.#moments })) ?? null;
+    return this.#gradientProgram.run(task, this.#learner ?? this.#gradients[this.#setup.index]);
+  }
+
+  decompose(...[task, into]: Args<'decompose'>) {
+    const totals = into.map(
+      ({ component, store }) => [component, ParameterStore.fromShared(store).flat] as const,
+    );
+    return this.#decompositionProgram.run(task, new Map(totals));
+  }
+
+  async reduce({ start, end }: WeightSlice) {
+    if (this.#learner !== null) {
+      this.#squares[0] = await this.#learner.sumOfSquares();
+      return;
+    }
     const [sum, ...others] = this.#gradients;
     for (const other of others) for (let i = start; i < end; i++) sum[i] += other[i];
     blockSquares(sum, start, end, this.#squares);
   }
 
-  async #apply({ slice: { start, end }, step, scale, optimizer }: Task<'apply'>): Promise<void> {
+  collectGradients(...[{ start, end }, parts, vectors, first]: Args<'collectGradients'>) {
+    const stores = parts.map(own => own.map(({ store }) => ParameterStore.fromShared(store).flat));
+    stores[0].forEach(({ length }, component) => {
+      const sum = vectorAt(vectors, first + component, length);
+      sum.set(stores[0][component].subarray(start, end), start);
+      for (const other of stores.slice(1)) {
+        const part = other[component];
+        for (let i = start; i < end; i++) sum[i] += part[i];
+      }
+    });
+  }
+
+  gradientProducts(...[{ start, end }, vectors, kinds]: Args<'gradientProducts'>) {
+    const all = kinds.map((_, index) => vectorAt(vectors, index, this.#weights.flat.length));
+    const products = new Float64Array(kinds.length ** 2);
+    for (let i = 0; i < kinds.length; i++) {
+      for (let j = i; j < kinds.length; j++) {
+        if (kinds[i] !== kinds[j]) continue;
+        const [a, b] = [all[i], all[j]];
+        let sum = 0;
+        for (let k = start; k < end; k++) sum += a[k] * b[k];
+        products[i * kinds.length + j] = sum;
+        products[j * kinds.length + i] = sum;
+      }
+    }
+    return products;
+  }
+
+  async apply(...[{ start, end }, step, scale, optimizer]: Args<'apply'>) {
     const adamw = adamwFactors(step, scale, optimizer);
     const muon = muonFactors(scale, optimizer);
     if (this.#learner !== null) return this.#learner.step(adamw, muon);
@@ -245,6 +249,20 @@ class PolicyWorker {
     this.#muon ??= await MuonShare.compile(this.#runtime, this.#weights, this.#setup.index, count);
     for (const span of this.#muon.others(start, end)) adamwKernel(arrays, adamw, ...span);
     await this.#muon.step(arrays, muon);
+  }
+
+  async download() {
+    await this.#learner?.download();
+  }
+
+  hold() {
+    this.#held = true;
+  }
+
+  resume(version: number, weightsReplaced: boolean) {
+    this.#held = false;
+    if (weightsReplaced || version !== this.#engine.version)
+      this.#engine.weightsChanged(version, this.#setup.keepStaleCache && !weightsReplaced);
   }
 
   /** @param now also reports tokens that could wait */
@@ -265,48 +283,8 @@ class PolicyWorker {
   }
 }
 
-type Task<Kind extends WorkerTask['kind']> = Extract<WorkerTask, { kind: Kind }>;
-
-/** Adds up the workers' gradients of a batch in their order, one component after the other. */
-function collectGradients({
-  slice: { start, end },
-  parts,
-  vectors,
-  first,
-}: Omit<Task<'collectGradients'>, 'kind'>): void {
-  const stores = parts.map(own => own.map(({ store }) => ParameterStore.fromShared(store).flat));
-  stores[0].forEach(({ length }, component) => {
-    const sum = vectorAt(vectors, first + component, length);
-    sum.set(stores[0][component].subarray(start, end), start);
-    for (const other of stores.slice(1)) {
-      const part = other[component];
-      for (let i = start; i < end; i++) sum[i] += part[i];
-    }
-  });
-}
-
-/**
- * Inner products over a slice, row-major; 0 between vectors of different kinds.
- * @param length elements of a vector
- */
-function gradientProducts(
-  { slice: { start, end }, vectors, kinds }: Omit<Task<'gradientProducts'>, 'kind'>,
-  length: number,
-): Float64Array {
-  const all = kinds.map((_, index) => vectorAt(vectors, index, length));
-  const products = new Float64Array(kinds.length ** 2);
-  for (let i = 0; i < kinds.length; i++) {
-    for (let j = i; j < kinds.length; j++) {
-      if (kinds[i] !== kinds[j]) continue;
-      const [a, b] = [all[i], all[j]];
-      let sum = 0;
-      for (let k = start; k < end; k++) sum += a[k] * b[k];
-      products[i * kinds.length + j] = sum;
-      products[j * kinds.length + i] = sum;
-    }
-  }
-  return products;
-}
+type Task = Extract<ToWorker, { kind: 'task' }>;
+type Args<Name extends keyof WorkerTasks> = Parameters<WorkerTasks[Name]>;
 
 function vectorAt(vectors: SharedArrayBuffer, index: number, length: number): Float32Array {
   return new Float32Array(vectors, index * length * Float32Array.BYTES_PER_ELEMENT, length);
