@@ -16,7 +16,7 @@ import type { MetricTable } from '../tracking/tracker.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder } from '../training/run-folder/run-folder.ts';
 import { findServerSoon } from '../training/setup/find-server.ts';
-import { openPolicy, openReference, referenceFolder, withCritic } from '../training/setup/open-policy.ts';
+import { attachCritic, openPolicy, openReference, referenceFolder } from '../training/setup/open-policy.ts';
 import { agentRollouts, openRunContext, sampledAgent } from '../training/setup/run-context.ts';
 import { PlannedSource } from '../training/sources/episode-source.ts';
 import { localSettings } from './hub/local-models.ts';
@@ -166,16 +166,12 @@ export async function diagnoseCheckpoint(
   const { state } = checkpoint;
   await findServerSoon(settings, warn, stop);
   await using context = closing(await openRunContext(settings, checkpoint.policy, warn, stop));
-  const actor = await openPolicy(settings, context, checkpoint.policy);
-  const opened = await withCritic(settings, actor, checkpoint.policy).catch(async error => {
-    await actor.close();
-    throw error;
-  });
-  await using policy = closing(opened);
+  await using policy = closing(await openPolicy(settings, context, checkpoint.policy));
+  await attachCritic(settings, policy, checkpoint.policy);
   await using reference = needsReference(settings)
-    ? closing(await openReference(settings, context, actor, referenceFolder(run, settings, state.step)))
+    ? closing(await openReference(settings, context, policy, referenceFolder(run, settings, state.step)))
     : undefined;
-  const rollouts = agentRollouts(context, sampledAgent(context, actor), warn);
+  const rollouts = agentRollouts(context, sampledAgent(context, policy), warn);
   const source = new PlannedSource(settings, rollouts, { nextSeed: state.nextSeed }, stop);
   const step = state.step + 1;
   const { episodes } = await source.collect(step);

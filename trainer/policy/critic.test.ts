@@ -2,8 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { ActorCritic, CRITIC_FOLDER } from './actor-critic.ts';
-import type { LocalPolicyOptions } from './local-policy.ts';
+import { CRITIC_FOLDER, type LocalPolicyOptions } from './local-policy.ts';
 import { closing, config, play, policyWith, settingsWith } from './policies.test-data.ts';
 
 const lora = {
@@ -20,11 +19,12 @@ const STEPS = 40;
 
 type Closing = Parameters<typeof closing>[0];
 
-async function pairWith(t: Closing, options: Partial<LocalPolicyOptions> = {}): Promise<ActorCritic> {
+async function pairWith(t: Closing, options: Partial<LocalPolicyOptions> = {}) {
   const actor = await closing(t, policyWith({ ...options, valueHead: false }));
   const model = await actor.weightsNow();
   const critic = await closing(t, policyWith({ ...options, lora: undefined, model, critic: true }));
-  return new ActorCritic(actor, critic);
+  actor.attachCritic(critic);
+  return { actor, critic };
 }
 
 const sequences = await play(await closing(t, policyWith()), 6);
@@ -32,8 +32,7 @@ const sequences = await play(await closing(t, policyWith()), 6);
 for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }]) {
   const adapted = 'lora' in options;
   t.test(adapted ? 'adapters' : 'all weights', async t => {
-    const pair = await pairWith(t, options);
-    const { actor, critic } = pair;
+    const { actor, critic } = await pairWith(t, options);
     await t.test('a critic begins as the policy, learns returns, and leaves the policy as it is', async t => {
       t.equal(critic.config.tiedEmbeddings, true, 'it has no output layer');
       const scores = await actor.score(sequences);
@@ -57,24 +56,25 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
 
     await t.test('a critic needs returns and a separate optimizer', async t => {
       const [{ returns, ...sequence }] = sequences;
-      await t.rejects(pair.update({ sequences }, settingsWith()), /its optimizer/);
-      await t.rejects(pair.update({ sequences: [sequence] }, together), /a critic learns returns/);
-      await t.rejects(actor.estimate!([sequence]), /no value head/);
+      await t.rejects(actor.update({ sequences }, settingsWith()), /its optimizer/);
+      await t.rejects(actor.update({ sequences: [sequence] }, together), /a critic learns returns/);
+      const alone = await closing(t, policyWith({ ...options, valueHead: false }));
+      await t.rejects(alone.estimate([sequence]), /no value head/);
     });
 
     await t.test('both are saved and continue as if they had never stopped', async t => {
       const folder = t.testdir();
-      const metrics = await pair.update({ sequences }, together);
+      const metrics = await actor.update({ sequences }, together);
       t.match(metrics, { 'actor/lr': 1e-3, 'critic/lr': 0.03 });
       t.ok(metrics['critic/grad_norm'] > 0 && metrics['actor/grad_norm'] > 0);
       const half = join(folder, 'half');
-      await pair.save(half);
+      await actor.save(half);
       t.equal(existsSync(join(half, CRITIC_FOLDER, 'adapter_model.safetensors')), adapted);
-      const resumed = await pairWith(t, options);
+      const { actor: resumed } = await pairWith(t, options);
       await resumed.load(half);
       const weights = adapted ? 'adapter_model.safetensors' : 'model.safetensors';
       const ends = await Promise.all(
-        [pair, resumed].map(async (one, n) => {
+        [actor, resumed].map(async (one, n) => {
           const end = join(folder, `end-${n}`);
           const after = await one.update({ sequences }, together);
           await one.save(end);
@@ -91,7 +91,7 @@ for (const options of [{}, { lora, model: { ...config, tiedEmbeddings: false } }
       ends[0].contents.forEach((content, i) => {
         t.ok(content.equals(ends[1].contents[i]), `file ${i}`);
       });
-      t.same(await resumed.estimate(sequences), await pair.estimate(sequences));
+      t.same(await resumed.estimate(sequences), await actor.estimate(sequences));
     });
   });
 }

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { SerialQueue } from '../../shared/scheduling/serial-queue.ts';
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
@@ -25,10 +26,13 @@ import type {
   UpdateMetrics,
   UpdateSettings,
 } from './policy.ts';
-import { PolicyState, type WeightAverage } from './policy-state.ts';
+import { PolicyState } from './policy-state.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
 
 export type { LocalPolicyOptions } from './options.ts';
+
+/** Folder of the critic within a policy's folder. */
+export const CRITIC_FOLDER = 'critic';
 
 /**
  * A policy on this machine: a decoder in ONNX Runtime on several worker threads, or on the GPU that one thread drives. Sequences are spread over
@@ -61,6 +65,8 @@ export class LocalPolicy implements TrainedPolicy {
   /** Updates, scores, saves and loads run one after the other. */
   readonly #queue = new SerialQueue();
   #closed = false;
+  /** Estimates values in place of the value head. */
+  #critic: LocalPolicy | undefined;
   /** Number of callers that suspend sampling. */
   #holders = 0;
 
@@ -83,6 +89,14 @@ export class LocalPolicy implements TrainedPolicy {
   static async create(options: LocalPolicyOptions): Promise<LocalPolicy> {
     const parts = await prepare(options);
     return new LocalPolicy(parts, await WorkerPool.start(parts));
+  }
+
+  /**
+   * Lets a second model estimate the values. It learns from the same mini-batches with its own optimizer, is saved in a
+   * folder within the policy's, and is closed with it.
+   */
+  attachCritic(critic: LocalPolicy): void {
+    this.#critic = critic;
   }
 
   get version(): number {
@@ -142,8 +156,9 @@ export class LocalPolicy implements TrainedPolicy {
     return scoreContinuations(requests, this, sequences => this.#score(sequences, settings, false));
   }
 
-  /** @throws RangeError where there is no value head */
+  /** @throws RangeError where there is neither a critic nor a value head */
   async estimate(sequences: readonly ScoreRequest[]): Promise<Float32Array[]> {
+    if (this.#critic) return this.#critic.estimate(sequences);
     if (!this.#options.valueHead) throw new RangeError('the policy has no value head to estimate with');
     const scores = await this.#score(sequences, { temperature: 1 }, false);
     return scores.map(({ values }) => values!);
@@ -163,20 +178,25 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /**
-   * One optimizer step. With float16 products, a step with a gradient that overflows is skipped: the loss scale is
-   * lowered, and `actor/step_skipped` is 1.
+   * One optimizer step, after one of the critic. With float16 products, a step with a gradient that overflows is
+   * skipped: the loss scale is lowered, and `actor/step_skipped` is 1.
    * @throws RangeError for settings or sequences that do not fit; Error when the gradient is not finite. The weights
    * then stay unchanged.
    */
   async update(batch: UpdateBatch, settings: UpdateSettings): Promise<UpdateMetrics> {
     this.#assertLearns();
     if (this.#state.average?.swapped) throw new Error('the average of the weights cannot learn');
-    const { optimizer } = settings;
+    const { optimizer, critic } = settings;
+    if (this.#critic && !critic) {
+      throw new RangeError('the settings of an update with a critic need its optimizer (`critic`)');
+    }
+    const values = await this.#critic?.update(batch, { ...settings, optimizer: critic! });
     const gradient = this.#gradients.prepared(batch, settings);
-    return this.#learning(async () => {
+    const metrics = await this.#learning(async () => {
       if (this.#gradients.hasSum) throw new Error('added gradients wait for their step: take it first');
       return gradient((norm, lossScale) => this.#apply(norm, lossScale, optimizer));
     });
+    return { ...values, ...metrics };
   }
 
   /**
@@ -209,14 +229,8 @@ export class LocalPolicy implements TrainedPolicy {
   }
 
   /** Does the work after earlier tasks, and lets the workers generate again when it ends. */
-  #learning<T>(work: () => Promise<T>): Promise<T> {
-    return this.#queue.run(async () => {
-      try {
-        return await work();
-      } finally {
-        await this.#resume();
-      }
-    });
+  #learning<T>(work: () => Promise<T>, weightsReplaced = false): Promise<T> {
+    return this.#queue.run(() => work().finally(() => this.#resume(weightsReplaced)));
   }
 
   /** Discards the gradients that {@link addGradient} added since the last step. */
@@ -235,7 +249,7 @@ export class LocalPolicy implements TrainedPolicy {
       await this.#pool.all('download');
       average.follow();
     }
-    return { 'actor/lr': optimizer.learningRate };
+    return { [`${this.#options.critic ? 'critic' : 'actor'}/lr`]: optimizer.learningRate };
   }
 
   /**
@@ -272,6 +286,7 @@ export class LocalPolicy implements TrainedPolicy {
   /** @param dtype with bfloat16 a policy that loads the weights continues from rounded ones */
   async save(folder: string, dtype?: WeightDtype): Promise<void> {
     await this.#withWeights(() => this.#state.save(folder, dtype));
+    await this.#critic?.save(join(folder, CRITIC_FOLDER), dtype);
   }
 
   /**
@@ -292,19 +307,13 @@ export class LocalPolicy implements TrainedPolicy {
   async withAverage<T>(work: () => Promise<T>): Promise<T> {
     const { average } = this.#state;
     if (average === null) throw new Error('the weights of this policy are not averaged');
-    await this.#exchange(average);
-    try {
-      return await work();
-    } finally {
-      await this.#exchange(average);
-    }
-  }
-
-  #exchange(average: WeightAverage): Promise<void> {
-    return this.#replacingWeights(async () => {
-      await this.#pool.all('download');
-      average.swap();
-    });
+    const exchange = () =>
+      this.#replacingWeights(async () => {
+        await this.#pool.all('download');
+        average.swap();
+      });
+    await exchange();
+    return work().finally(exchange);
   }
 
   /** Writes neither optimizer state nor value head. */
@@ -312,6 +321,7 @@ export class LocalPolicy implements TrainedPolicy {
     await this.#withWeights(() => this.#state.publish(folder));
   }
 
+  /** The present model, not a copy: for a policy that begins with it. */
   async weightsNow(): Promise<ModelState> {
     return this.#withWeights(async () => this.#state.model);
   }
@@ -331,6 +341,7 @@ export class LocalPolicy implements TrainedPolicy {
       await assertSameModel(folder, this.config);
       await this.#state.load(folder);
     });
+    await this.#critic?.load(join(folder, CRITIC_FOLDER));
   }
 
   /**
@@ -359,7 +370,7 @@ export class LocalPolicy implements TrainedPolicy {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    await this.#pool.close();
+    await Promise.all([this.#pool.close(), this.#critic?.close()]);
   }
 
   /** Does work with the learned weights and moments in memory. */
@@ -374,14 +385,10 @@ export class LocalPolicy implements TrainedPolicy {
   /** Does work that replaces the weights, while the workers do not generate. */
   #replacingWeights(work: () => Promise<void>): Promise<void> {
     this.#assertOpen();
-    return this.#queue.run(async () => {
-      try {
-        await this.#pool.all('hold');
-        await work();
-      } finally {
-        await this.#resume(true);
-      }
-    });
+    return this.#learning(async () => {
+      await this.#pool.all('hold');
+      await work();
+    }, true);
   }
 
   /** Lets the workers generate again, under the present weights. */

@@ -4,7 +4,6 @@ import type { TrainingSequence } from '../algorithms/training-sequence.ts';
 import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
-import type { ModelState } from './options.ts';
 
 /**
  * The trainer's interface of a policy: it continues token sequences, scores them, learns from them and can be saved.
@@ -39,7 +38,7 @@ export interface Policy {
     settings?: ScoreSettings,
   ): Promise<Float64Array[]>;
 
-  /** Values of the states before trained tokens, by a separate critic; absent where there is none. */
+  /** Values of the states before trained tokens, by a separate critic or the value head; absent where there is neither. */
   estimate?(sequences: readonly ScoreRequest[]): Promise<Float32Array[]>;
 
   /** One optimizer step on a mini-batch; micro-batching inside changes nothing. */
@@ -90,8 +89,6 @@ export interface TrainedPolicy extends Policy {
   averageWeights?(decay: number, folder?: string): Promise<void>;
   /** Writes weights, config and tokenizer for engines that generate. */
   publish?(folder: string): Promise<void>;
-  /** The present model, not a copy: for a policy that begins with it. */
-  weightsNow?(): Promise<ModelState>;
   /** Scores as a reference policy that shares the base, with the adapters of {@link loadReference}. */
   scoreReference?(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
   loadReference?(folder: string): Promise<void>;

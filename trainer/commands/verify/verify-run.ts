@@ -32,7 +32,12 @@ import { runIteration } from '../../training/iteration/iteration.ts';
 import { type Checkpoint, latestCheckpoint, readCheckpoint } from '../../training/run-folder/checkpoint.ts';
 import { openRunFolder, type RunFolder, runFolderAt } from '../../training/run-folder/run-folder.ts';
 import { findServerSoon } from '../../training/setup/find-server.ts';
-import { openPolicy, openReference, referenceFolder, withCritic } from '../../training/setup/open-policy.ts';
+import {
+  attachCritic,
+  openPolicy,
+  openReference,
+  referenceFolder,
+} from '../../training/setup/open-policy.ts';
 import { prepareOptimizer } from '../../training/setup/open-run.ts';
 import { openRunContext, type RunContext } from '../../training/setup/run-context.ts';
 import { localSettings } from '../hub/local-models.ts';
@@ -329,12 +334,12 @@ async function checkUpdate(
   const folder = mkdtempSync(join(tmpdir(), 'ragen-verify-'));
   const copy = runFolderAt(folder);
   mkdirSync(copy.trajectories);
-  const actor = await openPolicy(settings, context, checkpoint.policy);
-  const policy = await withCritic(settings, actor, checkpoint.policy);
+  const policy = await openPolicy(settings, context, checkpoint.policy);
   try {
-    await prepareOptimizer(settings, actor, checkpoint);
+    await attachCritic(settings, policy, checkpoint.policy);
+    await prepareOptimizer(settings, policy, checkpoint);
     const reference = needsReference(settings)
-      ? await openReference(settings, context, actor, referenceFolder(run, settings, step - 1))
+      ? await openReference(settings, context, policy, referenceFolder(run, settings, step - 1))
       : undefined;
     const decode = (ids: ArrayLike<number>) => context.tokenizer.decode(ids);
     const done = await runIteration(
@@ -343,7 +348,7 @@ async function checkUpdate(
         run: copy,
         policy,
         reference: reference && { score: reference.score.bind(reference) },
-        parameterCount: actor.parameterCount,
+        parameterCount: policy.parameterCount,
         source: {
           position: { nextSeed: 0 },
           collect: async () => ({ episodes, metrics: {} }),

@@ -73,21 +73,22 @@ export class LossGradients {
       const lossScale = this.#lossScale?.scale ?? 1;
       const { version } = this.#policy;
       const task = { sequences, loss, structure, counts, temperature, version, lossScale };
+      const role = critic ? 'critic' : 'actor';
       const { metrics: parts } = await this.#pool.addGradient(task);
       const norm = (await this.#pool.reduceGradients()) / lossScale;
       const metrics = { ...finishMetrics(parts), ...batchMetrics(sequences, loss) };
       if (this.#lossScale === null) {
         if (!Number.isFinite(norm)) throw new NotFiniteError(norm);
-        return { ...(await use(norm, lossScale)), ...metrics, 'actor/grad_norm': norm };
+        return { ...(await use(norm, lossScale)), ...metrics, [`${role}/grad_norm`]: norm };
       }
-      const scaled = { ...metrics, 'actor/loss_scale': lossScale };
+      const scaled = { ...metrics, [`${role}/loss_scale`]: lossScale };
       if (!Number.isFinite(norm)) {
         this.#lossScale.overflowed();
-        return { ...finiteOnly(scaled), 'actor/step_skipped': 1 };
+        return { ...finiteOnly(scaled), [`${role}/step_skipped`]: 1 };
       }
       const used = await use(norm, lossScale);
       this.#lossScale.succeeded();
-      return { ...used, ...scaled, 'actor/grad_norm': norm, 'actor/step_skipped': 0 };
+      return { ...used, ...scaled, [`${role}/grad_norm`]: norm, [`${role}/step_skipped`]: 0 };
     };
   }
 

@@ -5,10 +5,9 @@ import { ATTENTION_MODULES, loraConfig, MLP_MODULES } from '../../config/section
 import type { RunSettings } from '../../config/settings.ts';
 import { type DecoderConfig, scratchConfig } from '../../models/config.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
-import { ActorCritic, CRITIC_FOLDER } from '../../policy/actor-critic.ts';
 import { isAdapterFolder } from '../../policy/checkpoint/model-folder.ts';
 import { EndpointScorer } from '../../policy/endpoint-scorer.ts';
-import { LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
+import { CRITIC_FOLDER, LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
@@ -85,19 +84,20 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
 }
 
 /**
- * The policy of a run, with the critic that its settings ask for. A critic trains the same parts of its model as the
+ * Attaches the critic that a run's settings ask for to its policy. A critic trains the same parts of its model as the
  * policy: all weights, or with `policy.lora` adapters, over the policy's own base unless it begins as another model.
  * @param checkpoint folder of the policy to continue from; undefined at the start of its training
  * @throws ModelConfigError, SafetensorsError or RangeError for a model that does not fit the settings
  */
-export async function withCritic(
+export async function attachCritic(
   settings: RunSettings,
   actor: TrainedPolicy,
   checkpoint: string | undefined,
-): Promise<TrainedPolicy | ActorCritic> {
+): Promise<void> {
   const { critic: own, lora, context } = settings.policy;
-  if (own === null) return actor;
-  if (!actor.weightsNow) throw new Error('policy.critic: the policy does not expose its weights');
+  if (own === null) return;
+  if (!(actor instanceof LocalPolicy))
+    throw new Error('policy.critic: the policy does not expose its weights');
   const critic = await LocalPolicy.create({
     ...computeOptions(settings),
     model: own.init ?? (await actor.weightsNow()),
@@ -116,7 +116,7 @@ export async function withCritic(
       );
     }
     if (checkpoint !== undefined) await critic.load(join(checkpoint, CRITIC_FOLDER));
-    return new ActorCritic(actor, critic);
+    actor.attachCritic(critic);
   } catch (error) {
     await critic.close();
     throw error;

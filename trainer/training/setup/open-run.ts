@@ -2,7 +2,6 @@ import { basename } from 'node:path';
 import { baseFolder, levelSeeds, needsReference, secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import { criticShape, runSizes } from '../../config/sizes.ts';
-import type { ActorCritic } from '../../policy/actor-critic.ts';
 import { machineMemory } from '../../policy/parts.ts';
 import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
 import { observer } from '../../rollout/episode-agent.ts';
@@ -29,6 +28,7 @@ import { levelHash, playValidation, validationPlan, validationSets } from '../va
 import { type FirstPrompt, firstPrompts } from './first-prompts.ts';
 import { openGeneration, openPrograms } from './open-generation.ts';
 import {
+  attachCritic,
   isRefreshable,
   openPolicy,
   openReference,
@@ -36,7 +36,6 @@ import {
   type ReferencePolicy,
   referenceFolder,
   refreshedReference,
-  withCritic,
 } from './open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
 
@@ -78,21 +77,20 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
   closing.defer(() => progress.end());
   if (!(await unlessStopped(stop, checkFirstPrompts(start, context)))) return undefined;
 
-  const actor = await openActor(start, context, folder);
-  let policy: TrainedPolicy | ActorCritic = actor;
+  const policy = await openActor(start, context, folder);
   closing.defer(() => policy.close());
-  await reportSizes(start, actor);
-  const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start, context, actor));
+  await reportSizes(start, policy);
+  const begun = checkpoint ? undefined : await unlessStopped(stop, begin(start, context, policy));
   const state = checkpoint?.state ?? begun;
   if (!state) return undefined;
-  policy = await withCritic(settings, actor, checkpoint?.policy);
-  await prepareOptimizer(settings, actor, checkpoint);
+  await attachCritic(settings, policy, checkpoint?.policy);
+  await prepareOptimizer(settings, policy, checkpoint);
   if (begun) await saveFirst(run, settings, policy, begun);
   removeWarmStart(run);
 
-  const players = await openPlayers(start, context, actor, closing);
+  const players = await openPlayers(start, context, policy, closing);
   const reference = needsReference(settings)
-    ? await openRunReference(start, context, actor, state.step)
+    ? await openRunReference(start, context, policy, state.step)
     : undefined;
   closing.defer(() => reference?.close());
   return { parts: { ...start, ...players, policy, reference, ends }, state };
