@@ -10,6 +10,7 @@ import type { EnvironmentSession } from '../rollout/environment-session.ts';
 import { type Episode, endOf, samplesOf, type Turn } from '../rollout/episode.ts';
 import { type EpisodeAgent, type EpisodeSetting, ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
+import type { SessionAddress } from '../rollout/session-requests.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 import { createGatewayApp, type OpenRollout } from './app.ts';
@@ -23,7 +24,6 @@ import {
   type RolloutLimits,
   RolloutModel,
   type RolloutSampling,
-  type RolloutSession,
 } from './rollout.ts';
 import { type Assignment, Program, WorkQueue } from './work-queue.ts';
 
@@ -45,7 +45,7 @@ export interface GatewaySettings extends RolloutLimits {
 export interface Attempt {
   readonly plan: GroupPlan;
   readonly member: number;
-  readonly session: RolloutSession;
+  readonly session: SessionAddress;
   readonly task: ProgramTask;
   readonly sampling: RolloutSampling;
   readonly signal?: AbortSignal;

@@ -1,11 +1,11 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { EnvServer } from '../client/server.ts';
 import type { Generation, SamplingDistribution, StreamedToken } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { textAfterResponse } from '../prompts/chat.ts';
 import type { EpisodeSample } from '../rollout/episode.ts';
 import { ProgramFault } from '../rollout/episode-agent.ts';
 import { mixSeed } from '../rollout/seeds.ts';
+import type { SessionAddress } from '../rollout/session-requests.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { TokenBuffer } from '../rollout/token-buffer.ts';
 import { badRequest } from '../serve/openai/errors.ts';
@@ -32,12 +32,6 @@ export interface ProgramTask {
   readonly max_steps: number;
 }
 
-/** The session of a rollout. */
-export interface RolloutSession {
-  readonly server: EnvServer;
-  readonly sessionId: string;
-}
-
 /** Limits on the requests of one rollout. */
 export interface RolloutLimits {
   readonly maxCalls: number;
@@ -54,7 +48,7 @@ export class Rollout {
   readonly sessionToken = randomBytes(KEY_BYTES).toString('base64url');
   readonly plan: GroupPlan;
   readonly member: number;
-  readonly session: RolloutSession;
+  readonly session: SessionAddress;
   readonly task: ProgramTask;
   readonly calls: ModelCall[] = [];
   /** For each step of the session, from 1: the number of calls answered before it. */
@@ -70,7 +64,7 @@ export class Rollout {
   constructor(
     plan: GroupPlan,
     member: number,
-    session: RolloutSession,
+    session: SessionAddress,
     task: ProgramTask,
     limits: RolloutLimits,
   ) {

@@ -99,8 +99,11 @@ export interface EngineStatistics {
  * made from text again.
  */
 export interface Generator {
-  /** Appends tokens to a sequence and samples a continuation. */
-  generate(request: GenerateRequest): Promise<Generation>;
+  /**
+   * Appends tokens to a sequence and samples a continuation.
+   * @param watch called with each token soon after it is sampled, or with all of them at the end
+   */
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
   /** Forgets a sequence; unknown ids are ignored. */
   release(sequenceId: number): void;
 }

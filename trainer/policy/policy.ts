@@ -20,8 +20,9 @@ export interface Policy {
    * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched. The KV cache of a
    * sequence stays until {@link release}, so a turn only costs its own tokens. An evicted cache is recomputed without
    * notice.
+   * @param watch called with each token soon after it is sampled, or with all of them at the end
    */
-  generate(request: GenerateRequest): Promise<Generation>;
+  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
 
   /** Forgets a sequence and frees its slot; unknown ids are ignored. */
   release(sequenceId: number): void;
@@ -81,8 +82,6 @@ export interface TrainedPolicy extends Policy {
   /** Present where samples may come from older weights than the trained ones: samples are then compared with scores. */
   readonly sampler?: PolicySampler;
 
-  /** @param watch called with each token soon after it is sampled, or with all of them at the end */
-  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
   /** Resets the optimizer's moments and its count of steps; weights stay. */
   resetOptimizer(): Promise<void>;
   /** Averages the weights from now on, or continues the average in a folder. */

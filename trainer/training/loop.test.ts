@@ -20,6 +20,7 @@ import { levelHash, validationGroups, validationPlan } from './validation.ts';
 
 /** A policy of one number: each update moves it by the batch's advantages; its sum shows every batch it saw. */
 class OneNumberPolicy {
+  readonly version = 0;
   weight = 0;
   updates = 0;
 

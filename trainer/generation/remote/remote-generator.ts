@@ -1,4 +1,4 @@
-import type { GenerateRequest, Generation, Generator } from '../generation.ts';
+import type { GenerateRequest, Generation, Generator, StreamedToken } from '../generation.ts';
 import { type Grammars, type TokenGrammar, tokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
 import type { Replica } from './replica-pool.ts';
@@ -51,7 +51,7 @@ export class RemoteGenerator implements Generator {
     return this.#pool.takeOldFolders();
   }
 
-  async generate(request: GenerateRequest): Promise<Generation> {
+  async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     const { sequenceId, append, sampling, seed, grammar } = request;
     const { maxSequenceLength, grammars } = this.#options;
     const newest = this.#newest();
@@ -76,6 +76,9 @@ export class RemoteGenerator implements Generator {
       const finishReason = reply.finishReason === 'stop' ? 'stop' : atLimit;
       // Greedy sampling draws from a single point, as on this machine.
       const logProbs = sampling.temperature === 0 ? reply.logProbs.map(() => 0) : reply.logProbs;
+      reply.tokenIds.forEach((tokenId, i) => {
+        watch?.({ tokenId, logProb: logProbs[i], version: versions[i] });
+      });
       return asGeneration({ ...reply, logProbs }, versions, finishReason);
     } finally {
       sequence.busy = false;

@@ -168,11 +168,7 @@ export class TinkerPolicy implements TrainedPolicy {
 
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     if (this.#published.length === 0) await this.#publish();
-    const generation = await this.#generator.generate(request);
-    const { tokenIds, logProbs, versions } = generation;
-    for (let i = 0; watch && i < tokenIds.length; i++)
-      watch({ tokenId: tokenIds[i], logProb: logProbs[i], version: versions[i] });
-    return generation;
+    return this.#generator.generate(request, watch);
   }
 
   release(sequenceId: number): void {

@@ -32,6 +32,7 @@ import type { ReferencePolicy } from '../setup/open-policy.ts';
 import type { EpisodeSource, PlayedGroups } from '../sources/episode-source.ts';
 import { fillBatch, optimizerSettings, type UpdateResult, updatePolicy } from '../update/update.ts';
 import { levelHash } from '../validation.ts';
+import { type ComparedPolicy, checkedGap } from './generation-gap.ts';
 import {
   batchStatistics,
   collectionMetrics,
@@ -43,11 +44,11 @@ import {
 export interface IterationParts {
   readonly settings: RunSettings;
   readonly run: RunFolder;
-  readonly policy: Pick<
-    Policy,
-    'update' | 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration'
-  > &
-    Pick<TrainedPolicy, 'pipelined'>;
+  readonly policy: ComparedPolicy &
+    Pick<
+      TrainedPolicy,
+      'update' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration' | 'pipelined'
+    >;
   /** Policy that a KL term compares with; required if there is such a term. */
   readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
   /** Ends of the environments' episodes. */
@@ -103,7 +104,13 @@ export async function runIteration(
   const collection = await collect(parts, step, validationLevels);
   const collected = clock();
   const { episodes, filtered } = collection;
-  const gap = await generation?.check(step, episodes);
+  const { generator, sampler } = generation ?? {};
+  const gap =
+    sampler &&
+    (await checkedGap(run.settings, run.policy, step, episodes, {
+      generator: generator!,
+      published: sampler.published,
+    }));
   let estimated: Pick<Advantages, 'baselines' | 'metrics'> = {};
   const kept = await busy.during(() =>
     trainingSequencesOf(parts, filtered, collection.scores, {
@@ -123,7 +130,7 @@ export async function runIteration(
   const learning = clock();
   const optimizer = optimizerSettings(settings, state.step);
   const update = await busy.during(() => learn(parts, state, sequences, optimizer));
-  await generation?.publish();
+  await sampler?.publish();
   source.trained();
   const learned = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -138,7 +145,7 @@ export async function runIteration(
     ...collection.metrics,
     ...filtered.metrics,
     ...gap,
-    ...generation?.takeMetrics(),
+    ...sampler?.takeMetrics(),
     ...update.metrics,
     ...(hasPreferenceLoss(settings) ? { 'train/pairs': sequences.length / 2 } : {}),
     ...estimated.metrics,

@@ -4,30 +4,21 @@ import { secretOf } from '../../config/derived.ts';
 import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/episode-metrics.ts';
 import { Gateway, programAgent } from '../../gateway/gateway.ts';
-import type { GatewayPolicy } from '../../gateway/rollout.ts';
 import type { Generator } from '../../generation/generation.ts';
 import type { EngineClient, EngineHttpOptions } from '../../generation/remote/engine-client.ts';
 import { SglangEngine, VllmEngine } from '../../generation/remote/engines.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
-import type { TrainedPolicy } from '../../policy/policy.ts';
-import type { Episode } from '../../rollout/episode.ts';
+import type { PolicySampler, TrainedPolicy } from '../../policy/policy.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
-import type { IntervalMeter } from '../../rollout/tally.ts';
-import { checkedGap } from '../iteration/generation-gap.ts';
+import { IntervalMeter } from '../../rollout/tally.ts';
 import type { RunContext } from './run-context.ts';
 
-/** The generator a run samples from, kept in step with the policy that learns. */
+/** The source of a run's samples, kept in step with the policy that learns. */
 export interface GenerationPort {
   readonly generator: Generator;
-  /** Announces new weights: later samples come from them. */
-  publish(): Promise<void>;
-  /**
-   * If a comparison is due, compares the log-probabilities of an iteration's tokens with the policy's own.
-   * @throws GenerationGapError when they are too far apart
-   */
-  check(step: number, episodes: readonly Episode[]): Promise<Metrics>;
-  takeMetrics(): Metrics;
+  /** Present where samples may come from older weights than the trained ones: samples are then compared with scores. */
+  readonly sampler?: PolicySampler;
   close(): Promise<void>;
 }
 
@@ -49,7 +40,7 @@ export async function openGeneration(parts: GenerationParts): Promise<Generation
   const { settings, policy } = parts;
   if (settings.generation.engine === 'local') {
     await policy.sampler?.publish();
-    return policyGeneration(parts);
+    return { generator: policy, sampler: policy.sampler, close: async () => {} };
   }
   const { urls, adapter_folder, patience_s } = settings.generation;
   const folder = resolve(adapter_folder!);
@@ -63,79 +54,57 @@ export async function openGeneration(parts: GenerationParts): Promise<Generation
     olderVersions: (settings.rollout.asynchronous?.max_staleness ?? 0) + 1,
     note: parts.note,
   });
-  const port = new RemoteGeneration(parts, generator, folder);
+  const sampler = new RemoteSampler(parts, generator, folder);
   try {
     await generator.probe();
-    await port.publish();
-    return port;
+    await sampler.publish();
+    return { generator, sampler, close: () => sampler.close() };
   } catch (error) {
-    await port.close();
+    await sampler.close();
     throw error;
   }
 }
 
-/** The policy's own sampling; compared with its scores where it samples from copies of its weights. */
-function policyGeneration({ policy, settings }: GenerationParts): GenerationPort {
-  const { sampler } = policy;
-  return {
-    generator: policy,
-    publish: async () => sampler?.publish(),
-    check: async (step, episodes) =>
-      sampler
-        ? checkedGap(settings, policy, step, episodes, { generator: policy, published: sampler.published })
-        : {},
-    takeMetrics: () => sampler?.takeMetrics() ?? {},
-    close: async () => {},
-  };
-}
-
 /** Engines that take each version of the weights from a folder. */
-class RemoteGeneration implements GenerationPort {
-  readonly generator: RemoteGenerator;
+class RemoteSampler implements PolicySampler {
+  readonly published: number[] = [];
+  readonly #generator: RemoteGenerator;
   readonly #parts: GenerationParts;
   readonly #folder: string;
   /** Distinguishes the versions of this session from those of an earlier one, which may have had other weights. */
   readonly #session = Date.now().toString(36);
   readonly #written = new Set<string>();
-  /** Versions, in their order. */
-  readonly #published: number[] = [];
 
   constructor(parts: GenerationParts, generator: RemoteGenerator, folder: string) {
     this.#parts = parts;
-    this.generator = generator;
+    this.#generator = generator;
     this.#folder = folder;
   }
 
   async publish(): Promise<void> {
     const { policy, run } = this.#parts;
     const { version } = policy;
-    if (version === this.#published.at(-1)) return;
+    if (version === this.published.at(-1)) return;
     const name = `${run}-${this.#session}-v${version}`;
     const folder = join(this.#folder, name);
     if (!policy.publish) throw new Error(`generation.engine: the policy does not write its weights`);
     await policy.publish(`${folder}.partial`);
     await rename(`${folder}.partial`, folder);
     this.#written.add(folder);
-    await this.generator.publish(version, name, folder);
-    this.#published.push(version);
-    for (const old of this.generator.takeOldFolders()) {
+    await this.#generator.publish(version, name, folder);
+    this.published.push(version);
+    for (const old of this.#generator.takeOldFolders()) {
       await rm(old, { recursive: true, force: true });
       this.#written.delete(old);
     }
   }
 
-  check(step: number, episodes: readonly Episode[]): Promise<Metrics> {
-    const { settings, policy } = this.#parts;
-    const { generator } = this;
-    return checkedGap(settings, policy, step, episodes, { generator, published: this.#published });
-  }
-
   takeMetrics(): Metrics {
-    return this.generator.takeMetrics();
+    return this.#generator.takeMetrics();
   }
 
   async close(): Promise<void> {
-    await this.generator.close();
+    await this.#generator.close();
     for (const folder of this.#written) await rm(folder, { recursive: true, force: true });
   }
 }
@@ -155,25 +124,21 @@ export interface OpenPrograms {
   close(): Promise<void>;
 }
 
-/** The trained policy, and the source of its samples. */
-export interface AnsweringPolicy {
-  readonly policy: TrainedPolicy;
-  readonly generator: Generator;
-}
-
 /**
  * Lets the program of `rollout.agent` play with a policy; undefined where the trainer plays itself.
+ * @param answering the trained policy, and the source of its samples
  * @param busy measures the time in which the policy has something to answer
  * @throws Error where the policy has no chat template, or the verifier's key is not set
  */
 export async function openPrograms(
   { rollout }: RunSettings,
   { tokenizer }: RunContext,
-  answering: AnsweringPolicy,
+  answering: { readonly policy: TrainedPolicy; readonly generator: Generator },
   note: (text: string) => void,
-  busy?: IntervalMeter,
+  busy = new IntervalMeter(),
 ): Promise<OpenPrograms | undefined> {
   const { agent } = rollout;
+  const { policy, generator } = answering;
   if (!agent) return undefined;
   if (!tokenizer.chatTemplate) {
     throw new Error(
@@ -190,34 +155,13 @@ export async function openPrograms(
       maxTokens: agent.max_tokens,
       verifierKey: secretOf('rollout.agent.verifier_key_env', agent.verifier_key_env),
     },
-    gatewayPolicy(answering, busy),
+    {
+      maxSequenceLength: policy.maxSequenceLength,
+      vocabularySize: policy.vocabularySize,
+      generate: (request, watch) => busy.during(() => generator.generate(request, watch)),
+      release: id => generator.release(id),
+    },
     tokenizer,
   );
   return { agent: programAgent(gateway, agent.attempts, note), close: () => gateway.close() };
-}
-
-/** The policy that answers: the trained one, or remote engines, which return all tokens at once. */
-function gatewayPolicy({ policy, generator }: AnsweringPolicy, busy?: IntervalMeter): GatewayPolicy {
-  const generate: GatewayPolicy['generate'] =
-    generator === policy
-      ? (request, watch) => policy.generate(request, watch)
-      : async (request, watch) => {
-          const generation = await generator.generate(request);
-          const { tokenIds, logProbs, versions } = generation;
-          if (watch) {
-            for (let i = 0; i < tokenIds.length; i++) {
-              watch({ tokenId: tokenIds[i], logProb: logProbs[i], version: versions[i] });
-            }
-          }
-          return generation;
-        };
-  return {
-    maxSequenceLength: policy.maxSequenceLength,
-    vocabularySize: policy.vocabularySize,
-    generate: (request, watch) => {
-      const work = () => generate(request, watch);
-      return busy ? busy.during(work) : work();
-    },
-    release: id => generator.release(id),
-  };
 }
