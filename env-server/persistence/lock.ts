@@ -45,17 +45,22 @@ export class FolderInUse extends Error {
 export function lockFolder(folder: string): FolderLock {
   const lock = firstLock(folder);
   if (!lock) throw new FolderInUse(folder);
+  held.add(lock);
   noteHolder(folder);
   return {
     release() {
       rmSync(join(folder, HOLDER_FILE), { force: true });
-      lock.release();
+      held.delete(lock);
+      if (lock.isOpen) lock.close();
     },
   };
 }
 
+/** Locks that are kept from the garbage collector, which would close them. */
+const held = new Set<DatabaseSync>();
+
 /** @throws Error that names the folder where it cannot be written to */
-function firstLock(folder: string): FolderLock | undefined {
+function firstLock(folder: string): DatabaseSync | undefined {
   try {
     makePrivateFolder(folder);
     return locked(join(folder, LOCK_FILE));
@@ -101,7 +106,7 @@ function holderOf(folder: string): string {
   }
 }
 
-function locked(file: string): FolderLock | undefined {
+function locked(file: string): DatabaseSync | undefined {
   makePrivateFile(file);
   const database = new DatabaseSync(file, { timeout: PATIENCE_MS });
   try {
@@ -111,20 +116,7 @@ function locked(file: string): FolderLock | undefined {
     if ((error as { errcode?: number }).errcode === SQLITE_BUSY) return undefined;
     throw error;
   }
-  return lockOf(database);
-}
-
-/** Kept from the garbage collector, which would close them. */
-const held = new Set<DatabaseSync>();
-
-function lockOf(database: DatabaseSync): FolderLock {
-  held.add(database);
-  return {
-    release() {
-      held.delete(database);
-      if (database.isOpen) database.close();
-    },
-  };
+  return database;
 }
 
 /** Boot id of the operating system, different after each boot; empty where the system has none. */

@@ -1,6 +1,7 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
+import { parseJson } from '../../shared/json.ts';
 import { counted } from '../../shared/text.ts';
 import { COMPANIONS, DATABASE_FILE, emptiedFault, openFile } from './database.ts';
 import { lockFolder } from './lock.ts';
@@ -326,19 +327,10 @@ function faultOf({ forms }: StoredTable, row: DatabaseRow): string | undefined {
     const text = row[column];
     if (text === null || text === undefined) continue;
     const form = typeof given === 'function' ? given(row) : given;
-    const holds = form === 'JSON' ? isJson(String(text)) : areHashes(String(text));
+    const holds = form === 'JSON' ? parseJson(String(text)) !== undefined : areHashes(String(text));
     if (!holds) return `${column} is not ${form}`;
   }
   return undefined;
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function areHashes(text: string): boolean {

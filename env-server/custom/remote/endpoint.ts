@@ -1,6 +1,6 @@
 import { textOf } from '../../../shared/http/chunks.ts';
 import { type Backoff, backoffMs, retry } from '../../../shared/http/retry.ts';
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { SlotGroup } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
 import { InvalidAnswer } from '../answer.ts';
@@ -191,7 +191,7 @@ export class Endpoint {
   ): Promise<string> {
     const options = { repeatable: false, headers: { ...headers, accept } };
     return this.#exchange('POST', route, body, options, (status, text, what) => {
-      if (status >= 400) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
+      if (status >= 400) throw new BadReply(`answered ${what} with ${status}${afterColon(parseJson(text))}`);
       return text;
     });
   }
@@ -224,7 +224,7 @@ export class Endpoint {
       const text = await textOf(reply.body);
       const status = reply.statusCode;
       const what = `${method} ${url.pathname}`;
-      if (status >= 500) throw new BadReply(`answered ${what} with ${status}${toldBy(text)}`);
+      if (status >= 500) throw new BadReply(`answered ${what} with ${status}${afterColon(parseJson(text))}`);
       if (status >= 300 && status < 400) {
         throw new BadReply(`answered ${what} with a redirect, which is not followed`);
       }
@@ -423,12 +423,4 @@ function faultText(fault: unknown): string {
 export function afterColon(body: unknown): string {
   const detail = detailOf(body);
   return detail === undefined ? '' : `: ${detail}`;
-}
-
-function toldBy(text: string): string {
-  try {
-    return afterColon(JSON.parse(text));
-  } catch {
-    return '';
-  }
 }

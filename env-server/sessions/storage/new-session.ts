@@ -1,14 +1,14 @@
 import type { Json } from '../../../shared/json.ts';
 import type { OpenBody, RecordBody } from '../../persistence/journal/records.ts';
 import type { DroppedKeysRow, ReplyRow, RowWrite } from '../../persistence/session-rows.ts';
-import { type NewSession, NotStorable, type StoredChange } from '../../store/session-store.ts';
+import type { NewSession, StoredChange } from '../../store/session-store.ts';
 import type { EpisodeState } from '../episodes/episode.ts';
 import type { VariantCatalog } from '../episodes/variant.ts';
 import type { EndedSession } from '../finished-sessions.ts';
 import { type ReplyCache, type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import type { Session } from '../session.ts';
 import { openBody, type Recorder } from './recorded-episode.ts';
-import { hashesOf, type SessionChange, SessionImage, textOfHashes } from './session-image.ts';
+import { hashesOf, SessionImage, textOfHashes } from './session-image.ts';
 import type { StoredReply } from './stored-session.ts';
 
 /** Stores the operations of sessions: on this machine, or in a store that several servers share. */
@@ -96,16 +96,9 @@ export function changeOf(
   session.image ??= new SessionImage();
   const { image, owner, variant } = session;
   const content = session.content();
-  let change: SessionChange;
-  try {
-    change = image.change(content);
-  } catch (error) {
-    throw new NotStorable((error as Error).message, { cause: error });
-  }
+  const { head, parts, remove } = image.change(content);
   const settings = image.isThere ? null : JSON.stringify(session.settings);
   const edition = editionOf(variant.base.spec.id);
-  const { parts, remove } = change;
-  const head = change.head as unknown as Json;
   return { change: { owner, edition, settings, head, parts, remove }, stored: () => session.stored(content) };
 }
 

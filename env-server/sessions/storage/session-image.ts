@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Json } from '../../../shared/json.ts';
 import type { PartRow } from '../../persistence/session-rows.ts';
+import { NotStorable, type StoredChange } from '../../store/session-store.ts';
 import type { SqliteSessionStore } from '../../store/sqlite-session-store.ts';
 import { ActionChunk, actionSize, chunksOf, type LogPosition, logOf } from '../episodes/action-log.ts';
 import { type EpisodeState, weighed } from '../episodes/episode.ts';
@@ -8,7 +9,6 @@ import { inMb } from '../limits/budgets.ts';
 import { type ReplyChanges, storedReply } from '../replies/reply-cache.ts';
 import type {
   ActionsPart,
-  PartKind,
   SessionHistory,
   SnapshotPart,
   StoredEpisode,
@@ -53,14 +53,7 @@ export function upgradeFirstForm(store: SqliteSessionStore): void {
         end: { replies: past.replies.length, dropped: 0, turn: 0 },
       },
     });
-    return {
-      owner,
-      edition,
-      settings: JSON.stringify(settings),
-      head: head as unknown as Json,
-      parts,
-      remove,
-    };
+    return { owner, edition, settings: JSON.stringify(settings), head, parts, remove };
   });
 }
 
@@ -91,22 +84,10 @@ export interface SessionContent {
   readonly replies: ReplyChanges | undefined;
 }
 
-/** Identifies a part within its session. */
-export interface PartKey {
-  readonly kind: PartKind;
-  readonly number: number;
-}
-
 /** Writes that bring a session in the store to its state at one moment. Text is made only on demand. */
-export interface SessionChange {
-  /** New parts, which become valid when the head is written. Reading them throws the errors of `JSON.stringify`. */
-  readonly parts: Iterable<PartRow>;
-  readonly head: StoredHead;
-  /** Parts that become obsolete when the head is written. */
-  readonly remove: readonly PartKey[];
-}
+type ContentChange = Pick<StoredChange, 'head' | 'parts' | 'remove'>;
 
-type PartEnds = { readonly [kind in PartKind]: number };
+type PartEnds = StoredHead['ends'];
 
 /** The stored part of a chunk of actions. */
 interface StoredChunk {
@@ -133,7 +114,8 @@ interface ChangeDraft {
 }
 
 /** A change being written, with the state that follows. */
-interface PendingChange extends SessionChange {
+interface PendingChange extends ContentChange {
+  readonly ends: PartEnds;
   readonly chunks: ReadonlyMap<ActionChunk, StoredChunk>;
   readonly chunkCount: number;
   /** Chunks that the session has forgotten since. */
@@ -146,7 +128,7 @@ export class SessionImage {
   readonly #chunks = new Map<ActionChunk, StoredChunk>();
   #chunkCount = 0;
   /** Parts of forgotten chunks. */
-  #unneeded: PartKey[] = [];
+  #unneeded: Omit<PartRow, 'data'>[] = [];
   #pending: PendingChange | undefined;
   /** True if the store has the session, with its settings. */
   isThere = false;
@@ -159,8 +141,11 @@ export class SessionImage {
     this.#chunks.delete(chunk);
   }
 
-  /** Changes; the session may continue while they are written. A change that was not `done` is part of the next one. */
-  change(content: SessionContent): SessionChange {
+  /**
+   * Changes; the session may continue while they are written. A change that was not `done` is part of the next one.
+   * @throws NotStorable
+   */
+  change(content: SessionContent): ContentChange {
     const { episode, episodes, snapshotsTaken, snapshots, rolledBack, recorded, replies } = content;
     const draft: ChangeDraft = { chunks: new Map(), ranges: [], chunkCount: this.#chunkCount };
     const { chunks, ranges } = draft;
@@ -178,10 +163,19 @@ export class SessionImage {
     const known = (chunk: ActionChunk) => chunks.get(chunk) ?? this.#chunks.get(chunk);
     const removed = (replies?.removed ?? []).map(({ number }) => ({ kind: 'reply', number }) as const);
     const written = (state: EpisodeState) => storedEpisode(state, known);
+    const head: StoredHead = {
+      episode: written(episode),
+      episodes,
+      snapshotsTaken,
+      rolledBack,
+      recorded,
+      ends,
+    };
     this.#pending = {
       parts: partsOf({ ranges, fresh, replies, dropped, before: this.#ends, written, known }),
-      head: { episode: written(episode), episodes, snapshotsTaken, rolledBack, recorded, ends },
+      head: head as unknown as Json,
       remove: [...this.#unneeded, ...removed],
+      ends,
       chunks,
       chunkCount: draft.chunkCount,
       forgotten: [],
@@ -195,7 +189,7 @@ export class SessionImage {
     if (!pending) return;
     this.#pending = undefined;
     this.isThere = true;
-    this.#ends = pending.head.ends;
+    this.#ends = pending.ends;
     this.#chunkCount = pending.chunkCount;
     const removed = new Set(pending.remove);
     this.#unneeded = this.#unneeded.filter(key => !removed.has(key));
@@ -299,11 +293,13 @@ export class SessionImage {
   }
 }
 
-/** @throws Error when turning an episode into text would block for too long */
+/** @throws NotStorable when turning an episode into text would block for too long */
 function requireStorable(episode: EpisodeState): void {
   const { bytes } = episode;
   if (bytes <= MAX_EPISODE_BYTES) return;
-  throw new Error(`its state takes ${inMb(bytes)}, and at most ${inMb(MAX_EPISODE_BYTES)} can be stored`);
+  throw new NotStorable(
+    `its state takes ${inMb(bytes)}, and at most ${inMb(MAX_EPISODE_BYTES)} can be stored`,
+  );
 }
 
 interface NewParts {

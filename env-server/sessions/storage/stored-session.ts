@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import type { ObservationFormat } from '../../environments/core/environment.ts';
+import type { PartRow } from '../../persistence/session-rows.ts';
 import type { WrapperChoice } from '../../wrappers/wrap.ts';
 import type { EpisodeRestart, EpisodeState } from '../episodes/episode.ts';
 
@@ -70,12 +71,8 @@ export interface StoredHead {
   /** Number of journal records that the document covers; absent: none. */
   readonly recorded?: number;
   /** Parts of each kind with a smaller number belong to it; later ones come from an unfinished write. */
-  readonly ends: { readonly [kind in PartKind]: number };
+  readonly ends: { readonly [kind in PartRow['kind']]: number };
 }
-
-const PART_KINDS = ['actions', 'snapshot', 'reply', 'dropped'] as const;
-/** Kind of a part of a session; parts are written once and never changed. */
-export type PartKind = (typeof PART_KINDS)[number];
 
 /** Some actions of a chunk. */
 export interface ActionsPart {
