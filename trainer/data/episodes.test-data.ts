@@ -30,7 +30,6 @@ export function episodeOf(part: Partial<Episode> = {}): Episode {
     turns: [],
     success: false,
     terminated: true,
-    unsuccessful: false,
     finalState: '',
     tokenIds: new Int32Array(0),
     lossMask: new Uint8Array(0),

@@ -296,7 +296,6 @@ function episodeOf(
     success,
     terminated: over,
     ...(endedBy === undefined ? {} : { endedBy }),
-    unsuccessful: over && !success,
     finalState: textOf(last.observation),
     ...merged.samples.at(-1)!,
     ...(merged.samples.length > 1 ? { samples: merged.samples } : {}),

@@ -109,8 +109,6 @@ export interface Episode extends EpisodeSample {
   readonly endedBy?: string;
   /** Tokens that the policy would have read next if a truncated episode had continued; they give its value estimate. */
   readonly following?: Int32Array;
-  /** It ended without success (RAGEN's meaning, not Gymnasium's). */
-  readonly unsuccessful: boolean;
   /** Observation after the last turn. */
   readonly finalState?: string;
   /** Names the state after the last turn, where the rollout asks for that. */

@@ -327,7 +327,6 @@ export class Play {
       ...(this.#truncation ? { truncation: this.#truncation } : {}),
       ...(endedBy === undefined ? {} : { endedBy }),
       ...(following ? { following } : {}),
-      unsuccessful: this.over && !this.#success,
       finalState: this.session.observation,
       ...(structured === undefined ? {} : { finalStructured: structured }),
       ...(stateKey === undefined ? {} : { finalStateKey: stateKey }),

@@ -15,7 +15,6 @@ const episodeOf = (...ids: readonly number[]): Episode => ({
   turns: [],
   success: false,
   terminated: true,
-  unsuccessful: true,
   finalState: '',
   tokenIds: Int32Array.from(ids),
   lossMask: new Uint8Array(ids.length),

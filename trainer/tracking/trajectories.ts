@@ -114,7 +114,8 @@ export function trajectoryRecord(episode: Episode, notes?: TrajectoryNotes): Tra
     dynamics_seed: episode.dynamicsSeed,
     reseeds: episode.reseeds?.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })),
     ...{ nodes, continuations, prefix, server, success, terminated },
-    truncated: episode.unsuccessful,
+    // RAGEN's meaning, not Gymnasium's: it ended without success.
+    truncated: episode.terminated && !episode.success,
     truncation,
     ended_by: episode.endedBy,
     following: following && Array.from(following),
@@ -223,7 +224,6 @@ export function episodeOfRecord(record: TrajectoryRecord): Episode {
     ...(prefix ? { prefix: prefix as EpisodePrefix } : {}),
     turns: record.turns.map(turnOf),
     ...(following ? { following: Int32Array.from(following) } : {}),
-    unsuccessful: truncated,
     ...(samples.at(-1) ?? sampleOf({ token_ids: [], mask: [], log_probs: [], versions: [] })),
     samples: samples.length > 1 ? samples : undefined,
   };
