@@ -224,14 +224,12 @@ const SQLITE_NOTADB = 26;
 /** The database is damaged; the message has the remedy. */
 export class DamagedDatabase extends Error {
   override readonly name = 'DamagedDatabase';
-  readonly file: string;
 
   constructor(file: string, cause: Error) {
     super(
       `the database ${file} is damaged (${cause.message}). Restore it from a backup, or start the server once with --repair: that keeps what can be read in a new database, keeps the damaged one under another name, and says what was lost`,
       { cause },
     );
-    this.file = file;
   }
 }
 

@@ -40,12 +40,8 @@ export interface FinishedSession {
 export class FinishedSessions {
   /** Sessions by owner, then by id, in the order of their ends. */
   readonly #byOwner = new Map<string, Map<string, FinishedSession>>();
-  #bytes = 0;
-
   /** Estimated memory, in bytes. */
-  get bytes(): number {
-    return this.#bytes;
-  }
+  #bytes = 0;
 
   /**
    * Keeps a session that ends now, unless it is too large. An unplayed one may be on a watcher's screen too; it is

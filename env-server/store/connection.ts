@@ -49,8 +49,6 @@ export class StoreConnection {
   onReconnect: () => void = () => undefined;
   /** Commands since the start of the server that the store rejected, did not answer, or never got. */
   errors = 0;
-  /** The store's era: it changes when another process of the store, or another primary, answers. */
-  era = '';
   /** Number of this server among those that have connected. */
   replica = 0;
   #up = false;
@@ -233,8 +231,7 @@ export class StoreConnection {
     if (this.#client.options.db) await this.#client.select(this.#client.options.db);
     const id = /^run_id:(\w+)/m.exec(await this.#client.info('server'))?.[1] ?? '';
     const run = this.#outlivesItsProcess ? bootId() || id : id;
-    const [era, replica] = (await this.#client.ragenEra(0, this.prefix, run)) as [string, number];
-    this.era = era;
+    const [, replica] = (await this.#client.ragenEra(0, this.prefix, run)) as [era: string, replica: number];
     if (this.replica === 0) this.replica = replica;
     else this.onReconnect();
     this.#up = true;

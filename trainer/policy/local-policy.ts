@@ -18,10 +18,10 @@ import type {
   GradientDecomposition,
   GradientSettings,
   OptimizerSettings,
+  Policy,
   Score,
   ScoreRequest,
   ScoreSettings,
-  TrainedPolicy,
   UpdateBatch,
   UpdateMetrics,
   UpdateSettings,
@@ -51,7 +51,7 @@ export const CRITIC_FOLDER = 'critic';
  *   files: tokenizer.files,
  * });
  */
-export class LocalPolicy implements TrainedPolicy {
+export class LocalPolicy implements Policy {
   readonly config: DecoderConfig;
   readonly maxSequenceLength: number;
   /** Includes value head and adapters. */

@@ -1,31 +1,21 @@
 import type { LossSettings } from '../algorithms/losses/settings.ts';
 import type { LossComponent } from '../algorithms/losses/update-loss.ts';
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
-import type { GenerateRequest, Generation, StreamedToken } from '../generation/generation.ts';
+import type { Generator } from '../generation/generation.ts';
 import type { DecoderConfig } from '../models/config.ts';
 import type { WeightDtype } from '../models/files/stored-numbers.ts';
 
 /**
  * The trainer's interface of a policy: it continues token sequences, scores them, learns from them and can be saved.
- * Local policies (ONNX, WebGPU) and remote ones implement it.
+ * Local policies (ONNX, WebGPU) and remote ones implement it. Optional methods are absent where a policy does not
+ * support them.
  */
-export interface Policy {
+export interface Policy extends Generator {
   /** Counts weight updates; every generated token carries the version it was sampled under. */
   readonly version: number;
   readonly vocabularySize: number;
   /** Longest sequence, prompt and responses together, in tokens. */
   readonly maxSequenceLength: number;
-
-  /**
-   * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched. The KV cache of a
-   * sequence stays until {@link release}, so a turn only costs its own tokens. An evicted cache is recomputed without
-   * notice.
-   * @param watch called with each token soon after it is sampled, or with all of them at the end
-   */
-  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
-
-  /** Forgets a sequence and frees its slot; unknown ids are ignored. */
-  release(sequenceId: number): void;
 
   /** Log-probabilities, entropies and values of given sequences under the current weights. */
   score(sequences: readonly ScoreRequest[], settings?: ScoreSettings): Promise<Score[]>;
@@ -67,10 +57,6 @@ export interface Policy {
   save(folder: string, dtype?: WeightDtype): Promise<void>;
   load(folder: string): Promise<void>;
   close(): Promise<void>;
-}
-
-/** A policy that a run trains. Optional methods are absent where a policy does not support them. */
-export interface TrainedPolicy extends Policy {
   /** Readable name of runtime and devices. */
   readonly description: string;
   /** Number of weights; 0 where the model is on a server that does not report it. */

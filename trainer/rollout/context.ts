@@ -36,14 +36,7 @@ export interface ContextStep {
 
 /** An episode does not fit the policy's context: its group is lost. */
 export class EpisodeTooLong extends Error {
-  /** Turn, from 1, that did not fit. */
-  readonly turn: number;
-
-  constructor(message: string, turn: number) {
-    super(message);
-    this.name = 'EpisodeTooLong';
-    this.turn = turn;
-  }
+  override name = 'EpisodeTooLong';
 }
 
 /** A turn with a prompt that alone exceeds the policy's context. */
@@ -52,7 +45,6 @@ export class PromptTooLong extends EpisodeTooLong {
     super(
       `the prompt of turn ${turn} has ${length} tokens, the policy's context holds ${settings.maxSequenceLength}: ` +
         'raise policy.context (or rollout.max_model_len) or choose a shorter prompt',
-      turn,
     );
     this.name = 'PromptTooLong';
   }
@@ -120,7 +112,6 @@ export class EpisodeContext {
           `the episode has ${this.#buffer.length + append.length} tokens at turn ${view.turn} and up to ${wanted} to come, the ` +
             `policy's context holds ${maxSequenceLength}, and the advantage takes whole episodes: ` +
             'raise policy.context (or rollout.max_model_len), or allow fewer turns',
-          view.turn,
         );
       }
       return this.#restart(view, this.#first + 1);

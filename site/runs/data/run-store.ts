@@ -31,8 +31,6 @@ export class RunStore {
   readonly id: string;
   detail: RunDetail | undefined;
   error: string | undefined;
-  /** Grows with every change. */
-  version = 0;
   /** Grows when the run's files were replaced, which makes everything read so far invalid. */
   replaced = 0;
   readonly #source: Source;
@@ -218,7 +216,6 @@ export class RunStore {
   }
 
   #changed(): void {
-    this.version++;
     for (const listener of this.#listeners) listener();
   }
 }

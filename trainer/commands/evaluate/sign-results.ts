@@ -161,7 +161,6 @@ const OTHERS = 0o077;
 export interface SigningKey {
   readonly privateKey: KeyObject;
   readonly publicKey: string;
-  readonly file: string;
 }
 
 /** The file of the key, in the user's settings folder: run folders are shared, so it is never in one. */
@@ -188,7 +187,7 @@ export function openSigningKey(file = signingKeyFile()): SigningKey {
   if (privateKey.asymmetricKeyType !== 'ed25519')
     throw new Error(`${file} holds a ${privateKey.asymmetricKeyType} key, not Ed25519`);
   const { x } = createPublicKey(privateKey).export({ format: 'jwk' });
-  return { privateKey, publicKey: x!, file };
+  return { privateKey, publicKey: x! };
 }
 
 /** Saves a new key atomically; if another process was first, its key stays. */

@@ -11,11 +11,11 @@ import { checkSequence } from '../learning/token-masks.ts';
 import type {
   ContinuationRequest,
   GradientDecomposition,
+  Policy,
   PolicySampler,
   Score,
   ScoreRequest,
   ScoreSettings,
-  TrainedPolicy,
   UpdateBatch,
   UpdateMetrics,
   UpdateSettings,
@@ -68,7 +68,7 @@ export interface TinkerPolicyOptions
  * A policy with LoRA adapters at a Tinker server, which samples, scores and learns; losses, advantages and everything
  * else are computed here. Checkpoints are at the server, and their folder names them.
  */
-export class TinkerPolicy implements TrainedPolicy {
+export class TinkerPolicy implements Policy {
   readonly description: string;
   /** The server does not report it. */
   readonly parameterCount = 0;

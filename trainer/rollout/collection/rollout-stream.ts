@@ -40,7 +40,6 @@ export interface StreamPosition {
 /** A completed group that was handed out. */
 export interface StreamedGroup {
   readonly n: number;
-  readonly plan: GroupPlan;
   readonly episodes: readonly Episode[];
   /** Batches trained on since the group was started. */
   readonly staleness: number;
@@ -83,7 +82,7 @@ export class RolloutStream {
   readonly #retry: number[];
   readonly #running = new IntervalMeter();
   readonly #tally = new PlayTally();
-  #ready: (RunningGroup & { readonly plan: GroupPlan; readonly episodes: readonly Episode[] })[] = [];
+  #ready: (RunningGroup & { readonly episodes: readonly Episode[] })[] = [];
   #next: number;
   #version = 0;
   #accepted = 0;
@@ -134,12 +133,7 @@ export class RolloutStream {
       this.#dropStale();
     }
     const taken = this.#ready.sort((a, b) => a.n - b.n).splice(0, groups);
-    return taken.map(({ n, plan, episodes, version }) => ({
-      n,
-      plan,
-      episodes,
-      staleness: this.#version - version,
-    }));
+    return taken.map(({ n, episodes, version }) => ({ n, episodes, staleness: this.#version - version }));
   }
 
   /** Rejects taken groups, so that others take their place. */
@@ -220,7 +214,7 @@ export class RolloutStream {
       this.#accepted += plan.size;
       this.#counts.completedEpisodes += plan.size - lost.length;
       for (const { turns } of episodes) for (const turn of turns) this.#counts.actions += turn.actions.length;
-      this.#ready.push({ ...started, plan, episodes });
+      this.#ready.push({ ...started, episodes });
     }
     this.#change();
   }

@@ -5,7 +5,7 @@ import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/episode-metrics.ts';
 import { maskOf, samplingMask } from '../../data/token-weights.ts';
 import type { Generator } from '../../generation/generation.ts';
-import type { Policy, ScoreRequest, TrainedPolicy } from '../../policy/policy.ts';
+import type { Policy, ScoreRequest } from '../../policy/policy.ts';
 import { type Episode, samplesOf } from '../../rollout/episode.ts';
 
 /** Episodes that are compared. */
@@ -56,7 +56,7 @@ class GenerationGapError extends Error {
 }
 
 /** Parts of the learning policy that the comparison uses. */
-export type ComparedPolicy = Pick<TrainedPolicy, 'score' | 'scoreReference' | 'version' | 'config'>;
+export type ComparedPolicy = Pick<Policy, 'score' | 'scoreReference' | 'version' | 'config'>;
 
 /** The generator and the versions of the weights that it received. */
 export interface ComparedGenerator {

@@ -18,7 +18,7 @@ import {
 } from '../../data/filtering.ts';
 import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
 import { diagnose } from '../../diagnostics/diagnosing.ts';
-import type { OptimizerSettings, Policy, TrainedPolicy } from '../../policy/policy.ts';
+import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf, sumRewards } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { IntervalMeter } from '../../rollout/tally.ts';
@@ -46,7 +46,7 @@ export interface IterationParts {
   readonly run: RunFolder;
   readonly policy: ComparedPolicy &
     Pick<
-      TrainedPolicy,
+      Policy,
       'update' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration' | 'pipelined'
     >;
   /** Policy that a KL term compares with; required if there is such a term. */

@@ -9,7 +9,7 @@ import type { EngineClient, EngineHttpOptions } from '../../generation/remote/en
 import { SglangEngine, VllmEngine } from '../../generation/remote/engines.ts';
 import { RagenEngine } from '../../generation/remote/ragen-engine.ts';
 import { RemoteGenerator } from '../../generation/remote/remote-generator.ts';
-import type { PolicySampler, TrainedPolicy } from '../../policy/policy.ts';
+import type { Policy, PolicySampler } from '../../policy/policy.ts';
 import type { EpisodeAgent } from '../../rollout/episode-agent.ts';
 import { IntervalMeter } from '../../rollout/tally.ts';
 import type { RunContext } from './run-context.ts';
@@ -27,7 +27,7 @@ export interface GenerationParts {
   /** Name of the run, the prefix of its version names. */
   readonly run: string;
   readonly context: Pick<RunContext, 'grammars'>;
-  readonly policy: TrainedPolicy;
+  readonly policy: Policy;
   /** Called with a line for each engine that is left out. */
   readonly note: (text: string) => void;
 }
@@ -133,7 +133,7 @@ export interface OpenPrograms {
 export async function openPrograms(
   { rollout }: RunSettings,
   { tokenizer }: RunContext,
-  answering: { readonly policy: TrainedPolicy; readonly generator: Generator },
+  answering: { readonly policy: Policy; readonly generator: Generator },
   note: (text: string) => void,
   busy = new IntervalMeter(),
 ): Promise<OpenPrograms | undefined> {

@@ -8,7 +8,7 @@ import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import { isAdapterFolder } from '../../policy/checkpoint/model-folder.ts';
 import { EndpointScorer } from '../../policy/endpoint-scorer.ts';
 import { CRITIC_FOLDER, LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
-import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
+import type { Policy } from '../../policy/policy.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from './run-context.ts';
@@ -91,7 +91,7 @@ function computeOptions({ policy }: RunSettings): ComputeOptions {
  */
 export async function attachCritic(
   settings: RunSettings,
-  actor: TrainedPolicy,
+  actor: Policy,
   checkpoint: string | undefined,
 ): Promise<void> {
   const { critic: own, lora, context } = settings.policy;
@@ -162,7 +162,7 @@ export function freshModel(
 export async function openReference(
   settings: RunSettings,
   context: Pick<RunContext, 'tokenizer' | 'grammars'>,
-  policy: TrainedPolicy,
+  policy: Policy,
   found: string,
 ): Promise<ReferencePolicy> {
   const { reference, reference_endpoint } = settings.policy;
@@ -291,7 +291,7 @@ export function isRefreshable(reference: ReferencePolicy): reference is Refresha
  */
 export function refreshedReference(
   reference: RefreshableReference,
-  actor: Pick<TrainedPolicy, 'publish'>,
+  actor: Pick<Policy, 'publish'>,
   run: Pick<RunFolder, 'references'>,
   every: number,
 ): ReferencePolicy {

@@ -3,7 +3,7 @@ import { baseFolder, levelSeeds, needsReference, secretOf } from '../../config/d
 import type { RunSettings } from '../../config/settings.ts';
 import { criticShape, runSizes } from '../../config/sizes.ts';
 import { machineMemory } from '../../policy/parts.ts';
-import type { Policy, TrainedPolicy } from '../../policy/policy.ts';
+import type { Policy } from '../../policy/policy.ts';
 import { observer } from '../../rollout/episode-agent.ts';
 import { FileReward, HttpReward, type RewardHook } from '../../rollout/rewards/reward-hook.ts';
 import { IntervalMeter, meteredAgent } from '../../rollout/tally.ts';
@@ -129,7 +129,7 @@ async function openActor(
   { run, settings, checkpoint, progress }: RunStart,
   context: RunContext,
   folder: string | undefined,
-): Promise<TrainedPolicy> {
+): Promise<Policy> {
   try {
     if (settings.policy.runtime === 'tinker')
       return await openTinker(settings, context, folder, {
@@ -150,7 +150,7 @@ function isDamage(error: unknown): boolean {
   return ['SafetensorsError', 'ModelConfigError', 'ModelFileError'].includes((error as Error).name);
 }
 
-async function reportSizes({ settings, progress, status }: RunStart, actor: TrainedPolicy): Promise<void> {
+async function reportSizes({ settings, progress, status }: RunStart, actor: Policy): Promise<void> {
   const { config } = actor;
   if (!config) return progress.note(`policy on ${actor.description}`);
   const { totalBytes, parameters } = runSizes(settings, config, await criticShape(settings, config));
@@ -161,7 +161,7 @@ async function reportSizes({ settings, progress, status }: RunStart, actor: Trai
 }
 
 /** The preparation of the first step: levels to leave out, warm start, reference. */
-async function begin(start: RunStart, context: RunContext, policy: TrainedPolicy): Promise<TrainerState> {
+async function begin(start: RunStart, context: RunContext, policy: Policy): Promise<TrainerState> {
   const { run, settings, warmStart } = start;
   const resumed = warmStart?.state;
   const startedAt = performance.now();
@@ -192,7 +192,7 @@ async function surveyLevels({ settings, progress, stop }: RunStart, context: Run
 /** At the start of a run: a new optimizer, unless it is to be kept, and new averages of the weights. */
 export async function prepareOptimizer(
   { training, policy, optimizer: { ema } }: RunSettings,
-  actor: TrainedPolicy,
+  actor: Policy,
   checkpoint: Checkpoint | undefined,
 ): Promise<void> {
   if (training.steps === 0) return;
@@ -217,7 +217,7 @@ async function saveFirst(
 async function openPlayers(
   { run, settings, progress, stop }: RunStart,
   context: RunContext,
-  actor: TrainedPolicy,
+  actor: Policy,
   closing: AsyncDisposableStack,
 ) {
   const note = progress.warn;
@@ -276,7 +276,7 @@ function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefine
 async function openRunReference(
   { run, settings }: RunStart,
   context: RunContext,
-  actor: TrainedPolicy,
+  actor: Policy,
   step: number,
 ): Promise<ReferencePolicy> {
   const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));

@@ -9,14 +9,7 @@ import { countOnes, type TrainingSequence } from '../../algorithms/training-sequ
 import type { RunSettings } from '../../config/settings.ts';
 import { averageRows, type Metrics } from '../../data/episode-metrics.ts';
 import { samplingMask } from '../../data/token-weights.ts';
-import type {
-  OptimizerSettings,
-  Policy,
-  Score,
-  TrainedPolicy,
-  UpdateMetrics,
-  UpdateSettings,
-} from '../../policy/policy.ts';
+import type { OptimizerSettings, Policy, Score, UpdateMetrics, UpdateSettings } from '../../policy/policy.ts';
 import { mixSeed } from '../../rollout/seeds.ts';
 import { dump } from '../../tensor/runtime/dump.ts';
 
@@ -48,7 +41,7 @@ export interface UpdateResult {
  * target KL, `actor/kl_stopped` is 1 if it ended the iteration early.
  */
 export async function updatePolicy(
-  policy: Pick<TrainedPolicy, 'update' | 'pipelined'>,
+  policy: Pick<Policy, 'update' | 'pipelined'>,
   sequences: readonly TrainingSequence[],
   plan: UpdatePlan,
 ): Promise<UpdateResult> {

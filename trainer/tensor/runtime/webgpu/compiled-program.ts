@@ -292,11 +292,6 @@ export class BufferPool {
     this.#device = device;
   }
 
-  /** Bytes that are allocated now. */
-  get bytes(): number {
-    return this.#buffers.reduce((sum, { buffer }) => sum + buffer.size, 0);
-  }
-
   /** A separate buffer for each of these lengths in elements. */
   acquire(lengths: readonly number[]): GPUBuffer[] {
     const taken = new Set<PooledBuffer>();
