@@ -23,9 +23,11 @@ export class PolicyState {
   /** Null where products are float32. */
   readonly lossScale: LossScale | null;
   /** Null where weights are not averaged. */
-  #average: WeightAverage | null = null;
-  #version = 0;
-  #step = 0;
+  average: WeightAverage | null = null;
+  /** Grows with every step and load. */
+  version = 0;
+  /** Number of the optimizer's steps. */
+  step = 0;
 
   constructor(parts: PolicyParts) {
     this.#parts = parts;
@@ -35,20 +37,6 @@ export class PolicyState {
 
   get weights(): ParameterStore {
     return this.#parts.weights;
-  }
-
-  get average(): WeightAverage | null {
-    return this.#average;
-  }
-
-  /** Grows with every step and load. */
-  get version(): number {
-    return this.#version;
-  }
-
-  /** Number of the optimizer's steps. */
-  get step(): number {
-    return this.#step;
   }
 
   /** True if there are adapters, and so a reference that shares the base. */
@@ -64,8 +52,8 @@ export class PolicyState {
 
   /** Notes a step of the optimizer. */
   stepped(): void {
-    this.#step++;
-    this.#version++;
+    this.step++;
+    this.version++;
   }
 
   /** Resets the moments, the count of steps and the loss scale. */
@@ -74,7 +62,7 @@ export class PolicyState {
       store.flat.fill(0);
       store.touch();
     }
-    this.#step = 0;
+    this.step = 0;
     this.lossScale?.restore(undefined);
   }
 
@@ -82,7 +70,7 @@ export class PolicyState {
   async averageWeights(decay: number, folder: string | undefined): Promise<void> {
     const average = new WeightAverage(this.weights, decay);
     if (folder !== undefined) await average.read(folder, this.#parts.config);
-    this.#average = average;
+    this.average = average;
   }
 
   /** Writes everything; the weights must be in memory. */
@@ -98,14 +86,14 @@ export class PolicyState {
       dtype,
       optimizer: { first, second },
       progress: {
-        step: this.#step,
-        version: this.#version,
+        step: this.step,
+        version: this.version,
         ...(this.lossScale ? { lossScale: this.lossScale.state } : {}),
       },
       files,
     });
-    if (this.#average === null || this.#average.swapped) return;
-    await this.#average.save(folder, { config, base, files });
+    if (this.average === null || this.average.swapped) return;
+    await this.average.save(folder, { config, base, files });
   }
 
   /** Writes only the model; the weights must be in memory. */
@@ -125,9 +113,9 @@ export class PolicyState {
     const isWhole = await readTrained({ base: folder, adapter }, config, weights);
     const progress = options.generationOnly ? null : await readOptimizer(folder, { first, second });
     if (progress && !isWhole) throw new ModelFileError(`${join(folder, VALUE_HEAD_FILE)} is missing`);
-    this.#step = progress?.step ?? 0;
+    this.step = progress?.step ?? 0;
     this.lossScale?.restore(progress?.lossScale);
-    this.#version = progress?.version ?? this.#version + 1;
+    this.version = progress?.version ?? this.version + 1;
     for (const store of [weights, first, second]) store.touch();
   }
 
@@ -136,7 +124,7 @@ export class PolicyState {
     const { weights } = this.#parts;
     weights.flat.set(flat);
     weights.touch();
-    this.#version++;
+    this.version++;
   }
 
   /** Loads the adapters in a folder of the same model for the reference, which must exist. */
@@ -158,7 +146,8 @@ export class WeightAverage {
   readonly weights: ParameterStore;
   readonly average: ParameterStore;
   readonly #decay: number;
-  #swapped = false;
+  /** True if the average and the weights are swapped. */
+  swapped = false;
 
   /** @param decay from 0, which keeps only the newest weights, to below 1 */
   constructor(weights: ParameterStore, decay: number) {
@@ -169,11 +158,6 @@ export class WeightAverage {
     this.average = weights.emptyLike();
     this.average.flat.set(weights.flat);
     this.#decay = decay;
-  }
-
-  /** True if the average and the weights are swapped. */
-  get swapped(): boolean {
-    return this.#swapped;
   }
 
   /**
@@ -205,6 +189,6 @@ export class WeightAverage {
     const [average, weights] = [this.average.flat, this.weights.flat];
     for (let i = 0; i < average.length; i++) [average[i], weights[i]] = [weights[i], average[i]];
     this.weights.touch();
-    this.#swapped = !this.#swapped;
+    this.swapped = !this.swapped;
   }
 }

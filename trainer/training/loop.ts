@@ -12,13 +12,9 @@ import { type Progress, shownCount, shownDuration, shownShare } from '../trackin
 import type { Tracker } from '../tracking/tracker.ts';
 import { TrajectoryWriter } from '../tracking/trajectories.ts';
 import { type IterationParts, runIteration } from './iteration/iteration.ts';
-import {
-  oldestCheckpoint,
-  saveBestCheckpoint,
-  saveCheckpoint,
-  type TrainerState,
-} from './run-folder/checkpoint.ts';
+import { saveBestCheckpoint, saveCheckpoint, type TrainerState } from './run-folder/checkpoint.ts';
 import type { RunCommands } from './run-folder/run-control.ts';
+import { refreshReference } from './setup/open-policy.ts';
 import {
   type EpisodeSource,
   PlannedSource,
@@ -49,7 +45,7 @@ export type StopReason =
   | 'max_sampled_tokens';
 
 export interface LoopParts extends Omit<IterationParts, 'policy' | 'clock' | 'source' | 'trajectories'> {
-  readonly policy: IterationParts['policy'] & Pick<Policy, 'save' | 'withAverage'>;
+  readonly policy: IterationParts['policy'] & Pick<Policy, 'save' | 'publish' | 'withAverage'>;
   readonly rollouts: Rollouts;
   /** Opens the source of episodes; absent: `rollouts` play them on demand. */
   readonly openSource?: (start: SourcePosition) => EpisodeSource;
@@ -263,7 +259,7 @@ class TrainingLoop {
       trajectories: this.#trajectories,
     };
     const done = await runIteration(parts, this.#state, this.#validationLevels);
-    await this.#parts.reference?.refresh?.(done.state.step, oldestCheckpoint(this.#parts.run));
+    await refreshReference(this.#parts, done.state.step);
     const early = this.#watch.afterCollection(done.keptGroups, done.groupStd);
     const seconds = this.#elapsed();
     this.#state = { ...done.state, seconds, watch: this.#watch.state };

@@ -50,7 +50,7 @@ export interface IterationParts {
       'update' | 'scoreContinuations' | 'decomposeGradients' | 'estimate' | 'holdingGeneration' | 'pipelined'
     >;
   /** Policy that a KL term compares with; required if there is such a term. */
-  readonly reference?: Pick<ReferencePolicy, 'score' | 'refresh'>;
+  readonly reference?: Pick<ReferencePolicy, 'score' | 'load'>;
   /** Ends of the environments' episodes. */
   readonly ends?: EndMeanings;
   /** Number of weights, for counting floating-point operations. */

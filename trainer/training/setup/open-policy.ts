@@ -10,6 +10,7 @@ import { EndpointScorer } from '../../policy/endpoint-scorer.ts';
 import { CRITIC_FOLDER, LocalPolicy, type LocalPolicyOptions } from '../../policy/local-policy.ts';
 import type { Policy } from '../../policy/policy.ts';
 import { TinkerPolicy, type TinkerPolicyOptions } from '../../policy/tinker/tinker-policy.ts';
+import { oldestCheckpoint } from '../run-folder/checkpoint.ts';
 import type { RunFolder } from '../run-folder/run-folder.ts';
 import type { RunContext } from './run-context.ts';
 
@@ -127,8 +128,6 @@ export async function attachCritic(
 export interface ReferencePolicy extends Pick<Policy, 'score'> {
   /** Loads the policy in a folder; absent where the reference never changes. */
   load?(folder: string): Promise<void>;
-  /** Called after each iteration; present where the reference changes during the run. */
-  refresh?(step: number, oldestCheckpoint: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -279,45 +278,39 @@ export function referenceFolder(
   return refreshed === 0 ? run.reference : join(run.references, folderName(refreshed));
 }
 
-type RefreshableReference = ReferencePolicy & Required<Pick<ReferencePolicy, 'load'>>;
-
-export function isRefreshable(reference: ReferencePolicy): reference is RefreshableReference {
-  return reference.load !== undefined;
+/**
+ * Replaces the reference by the present policy, if that is due after an iteration. References from before the oldest
+ * checkpoint, which no run resumes with, are removed.
+ */
+export async function refreshReference(
+  { settings, run, policy, reference }: RefreshParts,
+  step: number,
+): Promise<void> {
+  const every = settings.policy.reference_refresh_every;
+  if (!reference || every === null || step % every !== 0) return;
+  if (!policy.publish || !reference.load)
+    throw new Error('the reference cannot take the weights of the policy');
+  const folder = join(run.references, folderName(step));
+  const partial = `${folder}.partial`;
+  rmSync(partial, { recursive: true, force: true });
+  await policy.publish(partial);
+  rmSync(folder, { recursive: true, force: true });
+  renameSync(partial, folder);
+  await reference.load(folder);
+  const oldest = oldestCheckpoint(run);
+  const needed = oldest - (oldest % every);
+  for (const name of existsSync(run.references) ? readdirSync(run.references) : []) {
+    const match = NAME.exec(name);
+    if (match && Number(match[1]) < needed)
+      rmSync(join(run.references, name), { recursive: true, force: true });
+  }
 }
 
-/**
- * A reference that the current policy replaces at a fixed interval of iterations.
- * @param every iterations between two replacements
- */
-export function refreshedReference(
-  reference: RefreshableReference,
-  actor: Pick<Policy, 'publish'>,
-  run: Pick<RunFolder, 'references'>,
-  every: number,
-): ReferencePolicy {
-  return {
-    score: (...request) => reference.score(...request),
-    close: () => reference.close(),
-
-    // References from before the oldest checkpoint that a run may resume from are removed.
-    async refresh(step, oldest) {
-      if (step % every !== 0) return;
-      const folder = join(run.references, folderName(step));
-      const partial = `${folder}.partial`;
-      rmSync(partial, { recursive: true, force: true });
-      if (!actor.publish) throw new Error('the policy does not write its weights');
-      await actor.publish(partial);
-      rmSync(folder, { recursive: true, force: true });
-      renameSync(partial, folder);
-      await reference.load(folder);
-      const needed = oldest - (oldest % every);
-      for (const name of existsSync(run.references) ? readdirSync(run.references) : []) {
-        const match = NAME.exec(name);
-        if (match && Number(match[1]) < needed)
-          rmSync(join(run.references, name), { recursive: true, force: true });
-      }
-    },
-  };
+interface RefreshParts {
+  readonly settings: RunSettings;
+  readonly run: RunFolder;
+  readonly policy: Pick<Policy, 'publish'>;
+  readonly reference?: Pick<ReferencePolicy, 'load'>;
 }
 
 function folderName(step: number): string {

@@ -27,16 +27,7 @@ import { removeWarmStart, type WarmStartProgress } from '../supervised/warm-star
 import { levelHash, playValidation, validationPlan, validationSets } from '../validation.ts';
 import { type FirstPrompt, firstPrompts } from './first-prompts.ts';
 import { openGeneration, openPrograms } from './open-generation.ts';
-import {
-  attachCritic,
-  isRefreshable,
-  openPolicy,
-  openReference,
-  openTinker,
-  type ReferencePolicy,
-  referenceFolder,
-  refreshedReference,
-} from './open-policy.ts';
+import { attachCritic, openPolicy, openReference, openTinker, referenceFolder } from './open-policy.ts';
 import { agentRollouts, openRunContext, type RunContext, sampledAgent } from './run-context.ts';
 
 /** A run that begins or resumes, with its files open. */
@@ -90,7 +81,7 @@ export async function openRun(start: RunStart, closing: AsyncDisposableStack): P
 
   const players = await openPlayers(start, context, policy, closing);
   const reference = needsReference(settings)
-    ? await openRunReference(start, context, policy, state.step)
+    ? await openReference(settings, context, policy, referenceFolder(run, settings, state.step))
     : undefined;
   closing.defer(() => reference?.close());
   return { parts: { ...start, ...players, policy, reference, ends }, state };
@@ -270,18 +261,4 @@ function openReward({ rollout: { reward } }: RunSettings): RewardHook | undefine
     maxBytes: reward.max_bytes,
     ...(token === undefined ? {} : { token }),
   });
-}
-
-/** The reference for the present iteration. */
-async function openRunReference(
-  { run, settings }: RunStart,
-  context: RunContext,
-  actor: Policy,
-  step: number,
-): Promise<ReferencePolicy> {
-  const reference = await openReference(settings, context, actor, referenceFolder(run, settings, step));
-  const every = settings.policy.reference_refresh_every;
-  if (every === null) return reference;
-  if (!isRefreshable(reference)) throw new Error('a reference behind an endpoint cannot be refreshed');
-  return refreshedReference(reference, actor, run, every);
 }
