@@ -63,11 +63,15 @@ export interface DroppedKeysRow {
   readonly at: number;
 }
 
-/** A moment by several clocks, in milliseconds. */
+/** A moment by every available clock, in milliseconds. */
 export interface ClockRow {
+  /** Server time. */
   readonly server: number;
+  /** Wall clock, since the epoch. */
   readonly wall: number;
+  /** Since the machine booted. */
   readonly uptime: number;
+  /** Id of the machine's boot; empty where unknown. */
   readonly boot: string;
 }
 

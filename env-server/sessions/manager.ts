@@ -1,4 +1,5 @@
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
+import type { ClockRow } from '../persistence/session-rows.ts';
 import { clientKey, scheduler } from '../scheduling/fair-scheduler.ts';
 import type { Variant } from './episodes/variant.ts';
 import {
@@ -10,7 +11,7 @@ import {
 } from './finished-sessions.ts';
 import { Admission, type SessionLimits } from './limits/admission.ts';
 import { type ByteBudget, PendingInputs } from './limits/budgets.ts';
-import { type ClockReading, ExpiryWheel, NewestFirst, ServerClock, SLOT_MS } from './limits/server-clock.ts';
+import { ExpiryWheel, NewestFirst, ServerClock, SLOT_MS } from './limits/server-clock.ts';
 import { type CloneRequest, type CreateRequest, type SessionHost, SessionOpener } from './opener.ts';
 import type { Principal } from './principal.ts';
 import type { ReplyCache } from './replies/reply-cache.ts';
@@ -80,7 +81,7 @@ export class SessionManager implements SessionHost {
   }
 
   /** Continues from an earlier process's time. Call it before there are sessions. */
-  goOnFrom(moment: ClockReading): void {
+  goOnFrom(moment: ClockRow): void {
     this.clock.goOnFrom(moment);
     this.#wheel = new ExpiryWheel(this.now());
   }

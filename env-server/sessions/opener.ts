@@ -24,11 +24,7 @@ export interface CreateRequest {
   readonly state_key?: boolean;
 }
 
-export interface CloneRequest {
-  readonly count?: number;
-  readonly group_id?: string;
-  readonly dynamics_seed?: number;
-}
+export type CloneRequest = Pick<CreateRequest, 'count' | 'group_id' | 'dynamics_seed'>;
 
 /** Settings shared by sessions that are opened together. */
 type OpenSettings = Pick<Session, 'owner' | 'variant' | 'groupId' | 'format' | 'ttlMs'>;

@@ -15,8 +15,8 @@ import {
 } from '../../site/runs/data/exported-source.ts';
 import { type Asset, Assets, RUN_PAGES } from '../../site/server/assets.ts';
 import { type RunDetail, RunReader } from '../../site/server/reader/run-reader.ts';
-import type { SignedSettings } from '../../site/server/reader/signed-results.ts';
 import type { SiteAddresses } from '../../site/server/routes.ts';
+import type { DashboardSettings } from './server.ts';
 
 /** Most packs of episodes of a run, and uncompressed bytes of a pack: the page reads a pack as a whole. */
 const MAX_PACKS = 8;
@@ -25,13 +25,7 @@ const SITE_FILE = 'site.json';
 
 const compressed = promisify(gzip);
 
-export interface ExportOptions {
-  readonly leaderboard?: string;
-  /** Checks of signed results; the pages are written once they are done. */
-  readonly signed?: SignedSettings;
-  /** Address of an environment server that the pages link to. */
-  readonly server?: string;
-}
+export type ExportOptions = Pick<DashboardSettings, 'leaderboard' | 'signed' | 'server'>;
 
 /** Number of files written. */
 export interface ExportedFiles {

@@ -7,12 +7,7 @@ import { NO_SAMPLING } from '../rollout/episode-agent.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 
 /** A token sequence for supervised training: the loss mask is 1 on the tokens to learn. */
-export interface Demonstration {
-  readonly tokenIds: Int32Array;
-  readonly lossMask: Uint8Array;
-  /** Tokens that could have been sampled, by position, where responses are held to the valid actions of their state. */
-  readonly allowed?: EpisodeSample['allowed'];
-}
+export type Demonstration = Pick<EpisodeSample, 'tokenIds' | 'lossMask' | 'allowed'>;
 
 /** The reference policy that plays, and others for some tags. */
 export interface Demonstrator extends ReferenceAgentSettings {

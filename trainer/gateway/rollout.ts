@@ -1,5 +1,5 @@
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Generation, SamplingDistribution, StreamedToken } from '../generation/generation.ts';
+import type { Generation, Generator, SamplingDistribution, StreamedToken } from '../generation/generation.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { textAfterResponse } from '../prompts/chat.ts';
 import type { EpisodeSample } from '../rollout/episode.ts';
@@ -9,12 +9,7 @@ import type { SessionAddress } from '../rollout/session-requests.ts';
 import type { GroupPlan } from '../rollout/tag.ts';
 import { TokenBuffer } from '../rollout/token-buffer.ts';
 import { badRequest } from '../serve/openai/errors.ts';
-import {
-  type LanguageModel,
-  PrefixCache,
-  type SequencePolicy,
-  type TokenRequest,
-} from '../serve/openai/language-model.ts';
+import { type LanguageModel, PrefixCache, type TokenRequest } from '../serve/openai/language-model.ts';
 import type { PromptEncoder } from '../serve/openai/prompt-encoder.ts';
 
 const KEY_BYTES = 24;
@@ -219,10 +214,9 @@ const KEPT_SEQUENCES = 2;
 let sequences = 2 ** 40;
 
 /** The policy that answers programs. */
-export interface GatewayPolicy extends SequencePolicy {
+export interface GatewayPolicy extends Generator {
   readonly maxSequenceLength: number;
   readonly vocabularySize: number;
-  release(sequenceId: number): void;
 }
 
 export interface RolloutSampling extends SamplingDistribution {

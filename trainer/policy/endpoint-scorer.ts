@@ -1,22 +1,13 @@
 import { HttpError, JsonClient } from '../../shared/http/json-client.ts';
 import { type Backoff, backoffMs, retry } from '../../shared/http/retry.ts';
 import { parseJson } from '../../shared/json.ts';
-import { EndpointError } from '../generation/endpoint/completions.ts';
+import { EndpointError, type EndpointSettings } from '../generation/endpoint/completions.ts';
 import type { Policy, Score, ScoreRequest, ScoreSettings } from './policy.ts';
 
-export interface ScorerSettings {
-  /** Up to and with the version, e.g. `http://127.0.0.1:8000/v1`. */
-  readonly url: string;
-  readonly model: string;
-  /** Sent as bearer token; absent for endpoints that need none. */
-  readonly apiKey?: string;
-  /** Requests in flight at once. */
-  readonly concurrency: number;
-  /** Attempts at a request after errors that may be temporary. */
-  readonly attempts: number;
-  /** For one request. */
-  readonly timeoutMs: number;
-}
+export type ScorerSettings = Pick<
+  EndpointSettings,
+  'url' | 'model' | 'apiKey' | 'concurrency' | 'attempts' | 'timeoutMs'
+>;
 
 const BACKOFF: Backoff = { firstMs: 500, maxMs: 30_000 };
 

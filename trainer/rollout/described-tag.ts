@@ -146,13 +146,7 @@ export function writtenAction(action: Json, isJson: boolean): string {
 }
 
 /** Form of responses, the same for all tags of a run. */
-export interface ResponseSettings {
-  /** Longest response in tokens. */
-  readonly responseLength: number;
-  readonly think: boolean;
-  /** The `compact` prompt says how many turns are left. */
-  readonly turnsLeft?: boolean;
-}
+export type ResponseSettings = Pick<PromptTask, 'responseLength' | 'think' | 'turnsLeft'>;
 
 /** Input of the prompt of a tag. */
 export function promptTask({ tag, description }: DescribedTag, response: ResponseSettings): PromptTask {

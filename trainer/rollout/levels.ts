@@ -136,12 +136,7 @@ export interface ReplayedLevel {
 }
 
 /** Result of a level in an iteration. */
-export interface LevelResult {
-  readonly tag: string;
-  readonly seed: number;
-  readonly attempts: number;
-  readonly successes: number;
-}
+export type LevelResult = Omit<ReplayedLevel, 'step'>;
 
 /** Fields that {@link byLearnability} compares. */
 type Learnable = Pick<ReplayedLevel, 'attempts' | 'successes' | 'step' | 'seed'>;

@@ -1,20 +1,9 @@
 import { uptime } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { bootId } from '../../persistence/lock.ts';
+import type { ClockRow } from '../../persistence/session-rows.ts';
 
 const MS_PER_S = 1000;
-
-/** A moment by every available clock, in milliseconds. */
-export interface ClockReading {
-  /** Server time. */
-  readonly server: number;
-  /** Wall clock, since the epoch. */
-  readonly wall: number;
-  /** Since the machine booted. */
-  readonly uptime: number;
-  /** Id of the machine's boot; empty where unknown. */
-  readonly boot: string;
-}
 
 /** Time sources of a {@link ServerClock}; tests replace them. */
 export interface ClockSources {
@@ -64,13 +53,13 @@ export class ServerClock {
     return time - this.now() + this.#sources.wall();
   }
 
-  get moment(): ClockReading {
+  get moment(): ClockRow {
     const { wall, uptime, boot } = this.#sources;
     return { server: this.now(), wall: wall(), uptime: uptime(), boot: boot() };
   }
 
   /** Continues from a moment of an earlier process. */
-  goOnFrom(earlier: ClockReading): void {
+  goOnFrom(earlier: ClockRow): void {
     const { wall, uptime, boot, monotonic } = this.#sources;
     const sameBoot = earlier.boot !== '' && earlier.boot === boot();
     const passed = sameBoot ? uptime() - earlier.uptime : wall() - earlier.wall;

@@ -1,4 +1,9 @@
-import { HttpError, JsonClient, type JsonRequest } from '../../../shared/http/json-client.ts';
+import {
+  HttpError,
+  JsonClient,
+  type JsonClientOptions,
+  type JsonRequest,
+} from '../../../shared/http/json-client.ts';
 import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { SamplingDistribution, SamplingSettings } from '../generation.ts';
 import type { TokenGrammar } from '../grammar.ts';
@@ -104,13 +109,7 @@ export interface EngineErrorDetails {
   readonly cause?: unknown;
 }
 
-export interface EngineHttpOptions {
-  readonly url: string;
-  /** Sent as bearer token. */
-  readonly token?: string;
-  /** Time limit for a complete reply. */
-  readonly timeoutMs: number;
-}
+export type EngineHttpOptions = Pick<JsonClientOptions, 'url' | 'token' | 'timeoutMs'>;
 
 const EXCERPT_LENGTH = 300;
 /** Statuses of requests that always fail. */

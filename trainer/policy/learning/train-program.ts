@@ -14,12 +14,17 @@ import { buildUpdateLoss, declareLossInputs, lossInputName } from '../../algorit
 import type { TrainingSequence } from '../../algorithms/training-sequence.ts';
 import type { CompiledGrammar } from '../../generation/grammar.ts';
 import { fillDropoutRows } from '../../models/adapters/lora.ts';
-import type { DecoderConfig } from '../../models/config.ts';
 import { gradients } from '../../tensor/graph/gradients.ts';
 import type { Graph } from '../../tensor/graph/graph.ts';
 import type { ParameterSource, ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { Learner, Runtime } from '../../tensor/runtime/runtime.ts';
-import { type BatchShape, type MicroBatch, planMicroBatches, shapeKey } from './micro-batches.ts';
+import {
+  type BatchShape,
+  type MicroBatch,
+  type PlanSettings,
+  planMicroBatches,
+  shapeKey,
+} from './micro-batches.ts';
 import {
   BatchArrays,
   type BatchInputs,
@@ -30,8 +35,7 @@ import {
 } from './sequence-graph.ts';
 import { TokenMasks } from './token-masks.ts';
 
-export interface ProgramOptions {
-  readonly config: DecoderConfig;
+export interface ProgramOptions extends PlanSettings {
   readonly valueHead: boolean;
   /** Predicts no tokens and only learns values. */
   readonly critic: boolean;
@@ -40,10 +44,6 @@ export interface ProgramOptions {
   /** The learned parameters. */
   readonly trained: ParameterStore;
   readonly grammars: ReadonlyMap<string, CompiledGrammar>;
-  /** Tokens that go through the model at once, padding included. */
-  readonly tokenBudget: number;
-  /** False keeps rows of unequal length apart; they may be packed when absent. */
-  readonly packing?: boolean;
   /** Gradient checkpointing: recomputes each layer in the backward pass instead of keeping its activations. */
   readonly recompute?: boolean;
   /** Dropout of the adapters' inputs during learning; none when null or absent. */
@@ -200,7 +200,7 @@ export interface GradientBatch {
 
 /** Sequences in micro-batches, with the masks that their tokens were sampled under. */
 export function* gradientBatches(
-  options: Pick<ProgramOptions, 'config' | 'grammars' | 'tokenBudget' | 'packing'>,
+  options: PlanSettings & Pick<ProgramOptions, 'grammars'>,
   sequences: readonly TrainingSequence[],
 ): Generator<GradientBatch> {
   for (const batch of planMicroBatches(sequences.map(predicted), options)) {

@@ -1,6 +1,6 @@
 import { Random } from '../../../shared/random.ts';
 import type { Episode, PlayedTurn, PrefixKind } from '../episode.ts';
-import { byLearnability } from '../levels.ts';
+import { byLearnability, type ReplayedLevel } from '../levels.ts';
 import { mixSeed, PURPOSE } from '../seeds.ts';
 
 /** Result of a group, by the share of its episodes that succeeded. */
@@ -75,17 +75,10 @@ export function controlled(
   return { ema: mean, ratio: Math.min(most, Math.max(least, ratio + change)), wait: cooldown };
 }
 
-/** An episode that later ones may begin with: plain data, kept in checkpoints. */
-export interface KeptPrefix {
+/** An episode that later ones may begin with, with the attempts and successes of its group: plain data, kept in checkpoints. */
+export interface KeptPrefix extends ReplayedLevel {
   readonly kind: PrefixKind;
-  readonly tag: string;
-  readonly seed: number;
   readonly dynamicsSeed?: number;
-  /** Iteration that it was played in. */
-  readonly step: number;
-  /** Attempts and successes of its group. */
-  readonly attempts: number;
-  readonly successes: number;
   /** Number of turns of the whole episode, and its first turns as played. */
   readonly turns: number;
   readonly played: readonly PlayedTurn[];

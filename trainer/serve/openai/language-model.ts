@@ -1,11 +1,6 @@
 import { onAbort } from '../../../shared/closing.ts';
 import type { JsonObject } from '../../../shared/json.ts';
-import type {
-  GenerateRequest,
-  Generation,
-  SamplingSettings,
-  StreamedToken,
-} from '../../generation/generation.ts';
+import type { Generation, Generator, SamplingSettings, StreamedToken } from '../../generation/generation.ts';
 import type { TextGrammar, TokenGrammar } from '../../generation/grammar.ts';
 import type { Tokenizer } from '../../models/tokenizer/tokenizer.ts';
 import type { PromptEncoder } from './prompt-encoder.ts';
@@ -58,11 +53,6 @@ export interface LanguageModel {
   jsonGrammar?(schema: JsonObject): Promise<TextGrammar>;
 }
 
-/** A policy that generates by sequences. */
-export interface SequencePolicy {
-  generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;
-}
-
 /**
  * Finished sequences that may still have a cache. A prompt that begins with all tokens of one continues it, so a
  * conversation's next turn only costs its new tokens. (Where prompts only share a beginning, the engine shares blocks
@@ -107,7 +97,7 @@ export class PrefixCache {
    * @returns the generation with its sequence, which the caller keeps or releases
    */
   async generate(
-    policy: SequencePolicy,
+    policy: Pick<Generator, 'generate'>,
     { promptIds, ...request }: TokenRequest,
     fresh: () => number,
     signal: AbortSignal,

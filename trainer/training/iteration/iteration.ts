@@ -17,7 +17,7 @@ import {
   type ScoredGroup,
 } from '../../data/filtering.ts';
 import { type LaterScores, laterScores, type SampleScores, scoreEpisodes } from '../../data/scoring.ts';
-import { diagnose } from '../../diagnostics/diagnosing.ts';
+import { type DiagnosedBatch, diagnose } from '../../diagnostics/diagnosing.ts';
 import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf, sumRewards } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
@@ -237,11 +237,8 @@ interface RecordingParts {
 }
 
 /** Episodes of an iteration and the training data made from them. */
-interface IterationRecord {
+interface IterationRecord extends DiagnosedBatch {
   readonly step: number;
-  readonly episodes: readonly Episode[];
-  readonly filtered: Filtered;
-  readonly sequences: readonly TrainingSequence[];
   readonly scores: SampleScores | undefined;
 }
 

@@ -19,8 +19,7 @@ import type { EarlyStoppingState } from '../../algorithms/filters/early-stopping
 import type { MonitorState } from '../../algorithms/filters/metric-monitor.ts';
 import type { Metrics } from '../../data/episode-metrics.ts';
 import type { CollapseMemory } from '../../diagnostics/collapse/collapse.ts';
-import type { PrefixState } from '../../rollout/branching/prefix.ts';
-import type { ReplayedLevel, TagSuccess } from '../../rollout/levels.ts';
+import type { SourcePosition } from '../sources/episode-source.ts';
 import type { RunFolder } from './run-folder.ts';
 
 const STATE_FILE = 'trainer.json';
@@ -28,20 +27,12 @@ const POLICY_FOLDER = 'policy';
 const FORMAT = 1;
 
 /** State of the trainer without the policy. A run continues from both as if it had never stopped. */
-export interface TrainerState {
+export interface TrainerState extends SourcePosition {
   readonly format: typeof FORMAT;
   /** Iterations finished. */
   readonly step: number;
   /** Optimizer steps finished. */
   readonly updates: number;
-  /** Seed of the next group to open. */
-  readonly nextSeed: number;
-  /** Earlier groups not yet trained on, as their distance from the run's first; none when absent. */
-  readonly pendingGroups?: readonly number[];
-  /** State of the adaptive curriculum and of level replay; absent where they are off. */
-  readonly tagSuccess?: TagSuccess;
-  readonly replayLevels?: readonly ReplayedLevel[];
-  readonly prefixes?: PrefixState;
   readonly episodes: number;
   readonly turns: number;
   /** Total numbers of sampled and of trained tokens. */
