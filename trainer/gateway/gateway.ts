@@ -25,18 +25,12 @@ import {
   RolloutModel,
   type RolloutSampling,
 } from './rollout.ts';
-import { type Assignment, Program, WorkQueue } from './work-queue.ts';
+import { type Assignment, Program, type WorkerSettings, WorkQueue } from './work-queue.ts';
 
 /** Command and limits of programs. */
-export interface GatewaySettings extends RolloutLimits {
-  /** The program and its arguments. */
-  readonly command: readonly string[];
-  /** Long-running programs that ask for one episode after another; 0: one program is started per episode. */
-  readonly workers: number;
+export interface GatewaySettings extends RolloutLimits, WorkerSettings {
   /** Programs at once where one is started per episode. */
   readonly processes: number;
-  /** For one episode. */
-  readonly timeoutMs: number;
   /** Bearer token of verifiers; undefined: rewards are the environment server's. */
   readonly verifierKey: string | undefined;
 }

@@ -209,10 +209,12 @@ interface Worker {
 }
 
 /** Command and limits of workers. */
-interface WorkerSettings {
+export interface WorkerSettings {
+  /** The program and its arguments. */
   readonly command: readonly string[];
+  /** Long-running programs that ask for one episode after another; 0: one program is started per episode. */
   readonly workers: number;
-  /** Time that a worker may stay silent although rollouts wait. */
+  /** For one episode, and for the silence of a worker while rollouts wait. */
   readonly timeoutMs: number;
 }
 

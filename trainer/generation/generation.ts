@@ -101,8 +101,7 @@ export interface EngineStatistics {
 export interface Generator {
   /**
    * Appends tokens to a sequence and samples a continuation. Requests of many sequences run batched. The KV cache of a
-   * sequence stays until {@link release}, so a turn only costs its own tokens. An evicted cache is recomputed without
-   * notice.
+   * sequence stays until {@link release}, so a turn only costs its own tokens. An evicted cache is recomputed.
    * @param watch called with each token soon after it is sampled, or with all of them at the end
    */
   generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation>;

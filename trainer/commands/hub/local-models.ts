@@ -13,7 +13,6 @@ import { openRunFolder } from '../../training/run-folder/run-folder.ts';
 export interface HubModelOptions {
   readonly progress: Progress;
   readonly signal?: AbortSignal;
-  readonly env?: Readonly<Record<string, string | undefined>>;
   /** Files to download; absent: all of a model. */
   readonly only?: (name: string) => boolean;
 }
@@ -47,7 +46,7 @@ export async function localModel(
   return found;
 }
 
-async function fetched(named: string, { progress, signal, env, only }: HubModelOptions): Promise<NamedModel> {
+async function fetched(named: string, { progress, signal, only }: HubModelOptions): Promise<NamedModel> {
   const model = parseModelName(named);
   if (model === undefined) return { name: named, folder: named };
   if (existsSync(named)) {
@@ -58,7 +57,7 @@ async function fetched(named: string, { progress, signal, env, only }: HubModelO
   let began = false;
   try {
     const snapshot = await fetchSnapshot(model, {
-      settings: hubSettings(env),
+      settings: hubSettings(),
       signal,
       ...(only ? { only } : {}),
       note: progress.note.bind(progress),

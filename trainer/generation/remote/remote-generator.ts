@@ -1,3 +1,4 @@
+import { remembered } from '../../../shared/remembered.ts';
 import type { GenerateRequest, Generation, Generator, StreamedToken } from '../generation.ts';
 import { type Grammars, type TokenGrammar, tokenGrammar } from '../grammar.ts';
 import { checkReply, type EngineCall, EngineError, type EngineReply } from './engine-client.ts';
@@ -19,6 +20,13 @@ interface OpenSequence {
   readonly released: AbortController;
   busy: boolean;
 }
+
+const openSequence = (): OpenSequence => ({
+  tokens: [],
+  home: null,
+  released: new AbortController(),
+  busy: false,
+});
 
 /**
  * Samples on several equal remote engines. A request names one version of the weights and ends under it. An engine that
@@ -54,8 +62,9 @@ export class RemoteGenerator implements Generator {
   async generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
     const { sequenceId, append, sampling, seed, grammar } = request;
     const { maxSequenceLength, grammars } = this.#options;
-    const newest = this.#newest();
-    const sequence = this.#sequence(sequenceId);
+    const { newest } = this.#pool;
+    if (newest === undefined) throw new Error('no weights were published yet');
+    const sequence = remembered(this.#sequences, sequenceId, openSequence);
     if (sequence.busy) throw new RangeError(`sequence ${sequenceId} is being continued already`);
     const promptIds = [...sequence.tokens, ...Array.from(append)];
     if (promptIds.length === 0)
@@ -76,9 +85,8 @@ export class RemoteGenerator implements Generator {
       const finishReason = reply.finishReason === 'stop' ? 'stop' : atLimit;
       // Greedy sampling draws from a single point, as on this machine.
       const logProbs = sampling.temperature === 0 ? reply.logProbs.map(() => 0) : reply.logProbs;
-      reply.tokenIds.forEach((tokenId, i) => {
+      for (const [i, tokenId] of reply.tokenIds.entries())
         watch?.({ tokenId, logProb: logProbs[i], version: versions[i] });
-      });
       return asGeneration({ ...reply, logProbs }, versions, finishReason);
     } finally {
       sequence.busy = false;
@@ -102,20 +110,6 @@ export class RemoteGenerator implements Generator {
   async close(): Promise<void> {
     for (const id of this.#sequences.keys()) this.release(id);
     await this.#pool.close();
-  }
-
-  #sequence(id: number): OpenSequence {
-    const known = this.#sequences.get(id);
-    if (known !== undefined) return known;
-    const sequence = { tokens: [], home: null, released: new AbortController(), busy: false };
-    this.#sequences.set(id, sequence);
-    return sequence;
-  }
-
-  #newest(): WeightVersion {
-    const version = this.#pool.newest;
-    if (version === undefined) throw new Error('no weights were published yet');
-    return version;
   }
 
   /**

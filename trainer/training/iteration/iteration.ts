@@ -104,12 +104,11 @@ export async function runIteration(
   const collection = await collect(parts, step, validationLevels);
   const collected = clock();
   const { episodes, filtered } = collection;
-  const { generator, sampler } = generation ?? {};
   const gap =
-    sampler &&
+    generation?.sampler &&
     (await checkedGap(run.settings, run.policy, step, episodes, {
-      generator: generator!,
-      published: sampler.published,
+      generator: generation.generator,
+      published: generation.sampler.published,
     }));
   let estimated: Pick<Advantages, 'baselines' | 'metrics'> = {};
   const kept = await busy.during(() =>
@@ -130,7 +129,7 @@ export async function runIteration(
   const learning = clock();
   const optimizer = optimizerSettings(settings, state.step);
   const update = await busy.during(() => learn(parts, state, sequences, optimizer));
-  await sampler?.publish();
+  await generation?.sampler?.publish();
   source.trained();
   const learned = clock();
   recordIteration(parts, { step, episodes, filtered, sequences, scores });
@@ -145,7 +144,7 @@ export async function runIteration(
     ...collection.metrics,
     ...filtered.metrics,
     ...gap,
-    ...sampler?.takeMetrics(),
+    ...generation?.sampler?.takeMetrics(),
     ...update.metrics,
     ...(hasPreferenceLoss(settings) ? { 'train/pairs': sequences.length / 2 } : {}),
     ...estimated.metrics,
