@@ -126,6 +126,7 @@ function sizeClashes({ algorithm, rollout, diagnostics }: RunSettings): Rules {
       rollout.group_size < 2 &&
       `tells groups apart by the spread of their episodes, but rollout.group_size is ${rollout.group_size}: use at least 2`,
     'algorithm.mini_batch_size':
+      rollout.context_mode === 'full' &&
       algorithm.mini_batch_size > episodes &&
       `${algorithm.mini_batch_size} is more than the ${episodes} episodes of an iteration`,
   };

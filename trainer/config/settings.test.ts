@@ -177,7 +177,11 @@ t.test(
       /algorithm\.kl_in_reward: .* counts twice/,
     );
     t.match(first('policy.value_head=false'), /algorithm\.advantage: gae needs value estimates/);
-    t.match(first('algorithm.mini_batch_size=512'), /mini_batch_size: 512 is more than the 256/);
+    t.match(
+      first('algorithm.mini_batch_size=512', 'rollout.context_mode=full', 'rollout.max_context_window=0'),
+      /mini_batch_size: 512 is more than the 256/,
+    );
+    t.same(problemsOf('algorithm.mini_batch_size=512'), [], 'there each turn is a sequence');
     t.match(first('rollout.prompt=chat'), /rollout\.prompt: the words or bytes of a policy from scratch/);
     t.match(first('policy.heads=3'), /policy\.heads: must divide/);
     t.match(first('recipe=chat'), /rollout\.prompt: .* no chat template.*policy\.init: <folder>/);

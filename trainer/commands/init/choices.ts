@@ -27,6 +27,9 @@ const EPISODES = 128;
 const MAX_EPISODES = 512;
 const LEAST_EPISODES = 32;
 const ITERATION_TURNS = 256;
+/** Samples of an optimizer step: twice as many while an iteration has more steps than this, which its KL limit would cut off. */
+export const MINI_BATCH = 32;
+const MAX_UPDATES = 48;
 const ITERATION_TOKENS = 600_000;
 /**
  * Answers and episodes of the warm start, and the tokens of their prompts, above which there are fewer, down to the least, or none
@@ -37,8 +40,8 @@ const DEMONSTRATIONS = [100, 600] as const;
 const LEAST_DEMONSTRATIONS = 16;
 const DEMONSTRATED_TOKENS = 500_000;
 /** Turns that given demonstrations show in all passes, and the passes from and to. */
-const DEMONSTRATED_TURNS = 8000;
-const LEAST_PASSES = 4;
+const DEMONSTRATED_TURNS = 24_000;
+const LEAST_PASSES = 2;
 const MAX_PASSES = 60;
 /** KL of a step that ends the updates of an iteration; without a limit a game went from 100 % to 0 by steps of 0.2 and 0.6. */
 const TARGET_KL = 0.05;
@@ -153,6 +156,7 @@ export function chooseSettings(
 ) {
   const { max_episode_steps } = survey.document;
   const groups = groupsOf(survey, tokens);
+  const fitted = tokens ? lengths(survey, tokens) : UNMEASURED;
   return {
     turns: {
       value: survey.stepLimit,
@@ -168,14 +172,14 @@ export function chooseSettings(
             reason: 'numbers without a bound go so far from 0 or their other bound, as in random play',
           }
         : undefined,
-    ...(tokens ? lengths(survey, tokens) : UNMEASURED),
+    ...fitted,
     tokenizer: tokenizer(survey, tokens, learned),
     constrained: constrained(survey, tokens),
     targetKl: targetKl(survey, tokens),
     warmStart: demonstrated.length > 0 ? undefined : warmStart(survey, tokens),
     passes: passes(demonstrated),
     layers: { value: 2, reason: 'about 100,000 weights learn this in minutes on two cores' },
-    learningRate: learningRate(survey, tokens),
+    learningRate: learningRate(survey, tokens, demonstrated.length > 0),
     gamma: gamma(survey),
     entropy:
       isCostly(survey) && survey.player !== 'drawn'
@@ -186,6 +190,7 @@ export function chooseSettings(
         : undefined,
     steps: { value: hasVocabulary(survey) ? 30 : 60, reason: `iterations of ${groups.value} episodes` },
     groups,
+    miniBatch: fitted.window && miniBatch(groups.value * baselineOf(survey).meanSteps),
     validation: validation(2 * groups.value),
     rewardScale: rewardScale(survey),
     formatPenalty: formatPenalty(survey, tokens),
@@ -208,7 +213,12 @@ function tokenizer(
     : { value: 'bytes', reason: 'the environment names no vocabulary, so the policy reads and writes bytes' };
 }
 
-function learningRate(survey: Survey, tokens: TokenLengths | undefined): Choice<number> {
+function learningRate(
+  survey: Survey,
+  tokens: TokenLengths | undefined,
+  isDemonstrated: boolean,
+): Choice<number> {
+  if (isDemonstrated) return { value: 5e-4, reason: 'larger steps lose what was imitated' };
   const isSpelled = !constrained(survey, tokens) && (tokens?.response ?? 0) > LISTED_ACTION_TOKENS;
   return isSpelled
     ? { value: 5e-4, reason: 'answers of several tokens lose their form in larger steps' }
@@ -248,6 +258,18 @@ function groupsOf(survey: Survey, tokens: TokenLengths | undefined): Choice<numb
   return {
     value,
     reason: value < EPISODES ? few : value > EPISODES ? `${usual}: more of short ones` : usual,
+  };
+}
+
+/** Samples of an optimizer step where an iteration has so many of one turn each; undefined where the default is right. */
+function miniBatch(samples: number): Choice<number> | undefined {
+  let value = MINI_BATCH;
+  while (samples / value > MAX_UPDATES) value *= 2;
+  if (value === MINI_BATCH) return undefined;
+  const shown = Number(samples.toPrecision(2));
+  return {
+    value,
+    reason: `of about ${shown} turns an iteration: many small steps would reach target_kl early`,
   };
 }
 

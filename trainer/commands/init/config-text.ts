@@ -106,6 +106,7 @@ export function configText(subject: ConfigSubject, choices: Choices): string {
         ]
       : []),
     ...line('reward_scale', choices.rewardScale, exponential),
+    ...line('mini_batch_size', choices.miniBatch),
     ...line('target_kl', choices.targetKl),
     '',
     ...(choices.entropy ? ['loss:', ...line('entropy_coefficient', choices.entropy), ''] : []),
@@ -131,6 +132,7 @@ function warmStartLines({ demonstrations }: ConfigSubject, { warmStart, passes }
       'warm_start: # imitates the demonstrations, each played again from its seed',
       `  files: ${inline([resolve(demonstrations.file)])}`,
       ...line('epochs', passes),
+      '  muon: {} # AdamW alone takes several times as many passes',
       '',
     ];
   }

@@ -471,6 +471,22 @@ t.test(
   },
 );
 
+t.test(
+  'iterations of many turns have larger mini-batches, and demonstrations smaller steps after them',
+  async t => {
+    const chosen = (steps: number, demonstrated: readonly number[] = []) => {
+      const survey = listing({ episodes: [{ steps, success: false, return: 1 }], stepLimit: steps });
+      return chooseSettings(survey, { turn: 30, response: 2 }, { demonstrated });
+    };
+    const sizes = [4, 12, 24, 64].map(steps => chosen(steps).miniBatch?.value);
+    t.same(sizes, [undefined, undefined, 64, 256], 'whole episodes and few turns keep the default');
+    const sixHundred = Array.from({ length: 600 }, () => 4);
+    t.match(chosen(12, sixHundred), { passes: { value: 10 }, learningRate: { value: 5e-4 } });
+    t.match(chosen(12, [...sixHundred, 24_000]), { passes: { value: 2 } });
+    t.match(chosen(12), { passes: undefined, learningRate: { value: 2e-3 } });
+  },
+);
+
 t.test('an environment that fails at times is trained on, and the failures are said', async t => {
   const url = await served(
     t,

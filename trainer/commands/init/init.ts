@@ -28,6 +28,7 @@ import {
   chooseSettings,
   isLongInBytes,
   isShorter,
+  MINI_BATCH,
   mostOf,
   type TokenLengths,
 } from './choices.ts';
@@ -45,7 +46,6 @@ const PATIENCE_MS = 3_000;
 /** Demonstrations of the trial, just enough for short answers, and its share of an iteration's episodes. */
 const TRIAL_DEMONSTRATIONS = 32;
 const TRIAL_SHARE = 1 / 4;
-const MINI_BATCH = 32;
 /** Seconds of an iteration, and the share of them in which the policy computes, from and below which the environment is named slow. */
 const SLOW_S = 30;
 const LEAST_BUSY = 0.25;
@@ -244,7 +244,7 @@ interface IterationTime {
 /** Time of one iteration of the config, measured with part of its episodes after a short warm start. */
 async function tried(
   text: string,
-  { groups, warmStart, passes }: Choices,
+  { groups, warmStart, passes, miniBatch }: Choices,
   folder: string,
   signal: AbortSignal,
   overrides: readonly string[],
@@ -254,7 +254,7 @@ async function tried(
     ...(warmStart ? [`warm_start.episodes=${Math.min(TRIAL_DEMONSTRATIONS, warmStart.value)}`] : []),
     ...(warmStart || passes ? ['warm_start.epochs=1'] : []),
     `rollout.env_groups=${episodes}`,
-    `algorithm.mini_batch_size=${Math.min(MINI_BATCH, episodes)}`,
+    ...(miniBatch ? [] : [`algorithm.mini_batch_size=${Math.min(MINI_BATCH, episodes)}`]),
     'training.steps=1',
     'training.validate_first=false',
     'training.validate_every=0',
