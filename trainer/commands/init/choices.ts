@@ -310,13 +310,13 @@ function warmStart(survey: Survey, tokens: TokenLengths | undefined): Choice<num
   return { value, reason: `about ${answers} answers: ${purpose}` };
 }
 
-/** A power of ten that brings returns near 1: a value head learns in steps of fixed size, however large they are. */
+/** A power of ten that brings the largest return between 1 and 10: a value head learns in steps of fixed size, however large they are. */
 function rewardScale(survey: Survey): Choice<number> | undefined {
   const [least, most] = PLAIN_RETURNS;
   const largest = Math.max(...baselineOf(survey).returns.map(Math.abs));
   if (largest === 0 || (largest >= least && largest <= most)) return undefined;
-  const value = 10 ** -Math.round(Math.log10(largest));
-  const reason = `random play returned up to ${Number(largest.toPrecision(3))}: values are learned near 1`;
+  const value = 10 ** -Math.floor(Math.log10(largest));
+  const reason = `random play returned up to ${Number(largest.toPrecision(3))}: values between 1 and 10 are learned`;
   return { value, reason };
 }
 
