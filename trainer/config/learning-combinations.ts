@@ -88,6 +88,7 @@ export function streamClashes(settings: RunSettings): Rules {
       'does not measure the gradient of the cross-entropy separately: use every: 0, or set the weights of loss.cross_entropy to 0',
     'loss.policy':
       loss.policy === 'kl_cov' &&
+      rollout.context_mode === 'full' &&
       algorithm.ppo_epochs * steps === 1 &&
       rollout.asynchronous === null &&
       'is kl_cov, with a penalty of |log ratio| that has no gradient at the first step, and an iteration has one step: use a smaller algorithm.mini_batch_size or more ppo_epochs',

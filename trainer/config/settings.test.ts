@@ -132,7 +132,12 @@ t.test(
     t.match(first('loss.policy=cross_entropy'), /loss\.policy: .*train_on: successes/);
     const groups = ['rollout.env_groups=32', 'rollout.group_size=8'];
     t.match(
-      first('recipe=grpo', 'loss.policy=kl_cov', 'algorithm.mini_batch_size=256'),
+      first(
+        'recipe=grpo',
+        'rollout.context_mode=full',
+        'loss.policy=kl_cov',
+        'algorithm.mini_batch_size=256',
+      ),
       /loss\.policy: is kl_cov, .* no gradient at the first step, and an iteration has one step/,
     );
     t.match(
