@@ -3,7 +3,7 @@ export interface Part {
   readonly packages: readonly string[];
   /** Packages that are installed without their dependencies, for every version of Python. */
   readonly bare?: readonly string[];
-  /** True if they need a newer Python than Debian's stable release has. */
+  /** True if they refuse older versions of Python; they get 3.13.14 or newer. */
   readonly newer?: boolean;
   /** Packages that it brings along and that keep it from starting. */
   readonly without: readonly string[];
@@ -74,10 +74,11 @@ export const PARTS: Readonly<Record<string, Part>> = {
   },
   skyrl: {
     packages: [
-      'jax==0.10.2 flax==0.12.8 optax==0.2.8 tinker==0.25.0 transformers==5.16.1 fastapi uvicorn httpx aiohttp psutil uv',
+      'jax==0.12.0.1 flax==0.12.12 optax==0.2.8 tinker==0.25.0 transformers==5.16.1 fastapi uvicorn httpx aiohttp psutil uv',
       'sqlmodel sqlalchemy[asyncio] aiosqlite datasets typer cloudpathlib zstandard xxhash',
     ].flatMap(names => names.split(' ')),
     bare: ['skyrl==0.4.0', 'peft==0.18.1'],
+    newer: true,
     without: [],
     program: 'python',
     variable: 'RAGEN_SKYRL',

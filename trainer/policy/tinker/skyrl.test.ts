@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
@@ -23,7 +23,7 @@ const BACKEND = {
   sample_max_num_sequences: 8,
 };
 
-/** Stand-ins for packages that SkyRL imports and does not use for text, and the type that Python 3.11 lacks. */
+/** Stand-ins for packages that SkyRL imports and does not use for text. */
 const STAND_INS = {
   torch: { '__init__.py': 'class Tensor: ...\n' },
   peft: {
@@ -39,13 +39,11 @@ const STAND_INS = {
       '',
     ].join('\n'),
   },
-  'sitecustomize.py': 'import typing, typing_extensions\ntyping.TypedDict = typing_extensions.TypedDict\n',
 };
 
 /** Starts the server; it reads the command line of its parent, which must be `uv run`. */
 async function skyrl(t: Test, folder: string): Promise<string> {
   const port = await freePort();
-  const bin = dirname(PYTHON!);
   const options = {
     'base-model': MODEL,
     backend: 'jax',
@@ -56,13 +54,11 @@ async function skyrl(t: Test, folder: string): Promise<string> {
     'backend-config': JSON.stringify(BACKEND),
   };
   const args = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
-  const child = spawn(join(bin, 'uv'), ['run', '--no-project', '-m', 'skyrl.tinker.api', ...args], {
+  const child = spawn(PYTHON!, ['-m', 'uv', 'run', '--no-project', '-m', 'skyrl.tinker.api', ...args], {
     stdio: ['ignore', 'ignore', 'pipe'],
     detached: true,
     env: {
       ...process.env,
-      VIRTUAL_ENV: dirname(bin),
-      PATH: `${bin}:${process.env.PATH}`,
       PYTHONPATH: join(folder, 'modules'),
       JAX_PLATFORMS: 'cpu',
       HF_HUB_OFFLINE: '1',
