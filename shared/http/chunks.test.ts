@@ -34,12 +34,18 @@ t.test('a stream of single bytes takes the memory of its bytes', async t => {
 });
 
 t.test('a stream that is too long, too slow to read or breaks is refused', async t => {
-  await t.rejects(bytesOf(Readable.from([Buffer.alloc(3), Buffer.alloc(3)]), 5), /more than 5 bytes/);
+  await t.rejects(
+    bytesOf(Readable.from([Buffer.alloc(3), Buffer.alloc(3)]), { maxBytes: 5 }),
+    /more than 5 bytes/,
+  );
   await t.rejects(
     bytesOf(Readable.from(Array(20_000).fill(Buffer.alloc(31)))),
     /more than 16384 chunks of less than 32/,
   );
   t.equal((await bytesOf(Readable.from(Array(20_000).fill(Buffer.alloc(32))))).length, 640_000);
+  await t.rejects(bytesOf(new Readable({ read: () => undefined }), { maxMs: 20 }), {
+    message: 'the reply was not whole after 0.02 s',
+  });
   const breaking = new Readable({ read: () => undefined });
   breaking.push('a');
   const read = textOf(breaking);

@@ -15,6 +15,32 @@ export class RefusedBody extends Error {
   readonly statusCode = 400;
 }
 
+/** A body that did not end in time. A receiver's own timeout often starts again with each byte. */
+export class LateBody extends Error {
+  readonly code = 'BODY_LATE';
+}
+
+/** Limits of a body from elsewhere. */
+export interface BodyLimits {
+  readonly maxBytes?: number;
+  /** Milliseconds from the call to its last byte. */
+  readonly maxMs?: number;
+}
+
+/** Replies with a status below 200 before the reply itself. */
+const MAX_INTERIM_REPLIES = 16;
+
+/**
+ * A request's `onInfo`, which ends one that gets only interim replies: each of them starts the timeout again.
+ * @throws Error from the seventeenth on
+ */
+export function interimLimit(): () => void {
+  let interim = 0;
+  return () => {
+    if (++interim > MAX_INTERIM_REPLIES) throw new Error('interim replies without end');
+  };
+}
+
 /** Counts chunks and their bytes. */
 class ChunkCount {
   #chunks = 0;
@@ -35,13 +61,19 @@ class ChunkCount {
 /**
  * All bytes of a stream. Its sender chooses how small the chunks are, and each that is kept takes some 200 bytes of heap,
  * so small ones are joined as they come.
- * @throws RefusedBody beyond `maxBytes` and for too many small chunks; and what the stream throws
+ * @throws RefusedBody beyond `maxBytes` and for too many small chunks; LateBody; and what the stream throws
  */
-export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): Promise<Buffer> {
+export function bytesOf(stream: Readable, limits: BodyLimits = {}): Promise<Buffer> {
+  const { maxBytes = Number.POSITIVE_INFINITY, maxMs } = limits;
   const chunks: Buffer[] = [];
   const count = new ChunkCount();
   let loose = 0;
-  return new Promise((resolve, reject) => {
+  let timer: NodeJS.Timeout | undefined;
+  const work = new Promise<Buffer>((resolve, reject) => {
+    if (maxMs !== undefined) {
+      const late = new LateBody(`the reply was not whole after ${maxMs / 1000} s`);
+      timer = setTimeout(() => stream.destroy(late), maxMs);
+    }
     stream.on('error', reject);
     stream.on('close', () => reject(new Error('the body ended early')));
     stream.on('end', () => resolve(Buffer.concat(chunks)));
@@ -59,11 +91,12 @@ export function bytesOf(stream: Readable, maxBytes = Number.POSITIVE_INFINITY): 
       chunks.push(Buffer.concat(chunks.splice(-MAX_LOOSE_CHUNKS)));
     });
   });
+  return work.finally(() => clearTimeout(timer));
 }
 
 /** Like {@link bytesOf}, as UTF-8 text without a byte order mark. */
-export async function textOf(stream: Readable, maxBytes?: number): Promise<string> {
-  return new TextDecoder().decode(await bytesOf(stream, maxBytes));
+export async function textOf(stream: Readable, limits?: BodyLimits): Promise<string> {
+  return new TextDecoder().decode(await bytesOf(stream, limits));
 }
 
 /** Joins the chunks of chunked bodies before Fastify keeps them. Too many small ones end the connection. */

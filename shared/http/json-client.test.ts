@@ -68,6 +68,17 @@ t.test('silence, broken connections and replies without end are distinguished', 
     const timer = setInterval(() => response.write('x'.repeat(10_000)), 1);
     response.once('close', () => clearInterval(timer));
   };
+  const drops = (_: IncomingMessage, response: ServerResponse): void => {
+    const timer = setInterval(() => response.write('x'), 10);
+    response.once('close', () => clearInterval(timer));
+  };
+  const slow = await serve(t, drops, { timeoutMs: 300 });
+  t.match(await failure(slow.send('/')), { message: /no answer within 0\.3 s$/, passing: true });
+  const interim = await serve(t, (_, response) => {
+    const timer = setInterval(() => response.writeProcessing(), 1);
+    response.once('close', () => clearInterval(timer));
+  });
+  t.match(await failure(interim.send('/')), { message: /interim replies without end/ });
   const large = await serve(t, endless, { maxBytes: 50_000 });
   t.match(await failure(large.send('/')), { message: /larger than 50000 bytes$/, passing: false });
   const refusing = await serve(

@@ -1,5 +1,5 @@
 import { Agent, type Dispatcher, errors, request } from 'undici';
-import { textOf } from './chunks.ts';
+import { interimLimit, LateBody, textOf } from './chunks.ts';
 import { retryAfterMs } from './retry.ts';
 
 export interface JsonClientOptions {
@@ -7,7 +7,7 @@ export interface JsonClientOptions {
   readonly url: string;
   /** Bearer token. */
   readonly token?: string;
-  /** Longest silence in milliseconds, before a reply and within one. */
+  /** Milliseconds until a reply must begin, and from then until its text must be whole. */
   readonly timeoutMs: number;
   /** Requests in flight at once; further ones wait. */
   readonly connections?: number;
@@ -48,6 +48,7 @@ export class HttpError extends Error {
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 const MAX_REPLY_BYTES = 64 * 2 ** 20;
 const EXCERPT_LENGTH = 300;
+const LATE = [errors.HeadersTimeoutError, errors.BodyTimeoutError, LateBody];
 
 /** Sends JSON requests to one server, each once; `retry` repeats them. */
 export class JsonClient {
@@ -74,7 +75,7 @@ export class JsonClient {
    */
   async send(path: string, options: JsonRequest = {}): Promise<string> {
     const { body } = await this.open(path, options);
-    return this.#failing(path, options.signal, () => textOf(body));
+    return this.#failing(path, options.signal, () => this.#textOf(body));
   }
 
   /**
@@ -88,6 +89,7 @@ export class JsonClient {
       request(`${this.url}${path}`, {
         method,
         dispatcher: this.#agent,
+        onInfo: interimLimit(),
         headers: {
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
           ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
@@ -98,13 +100,17 @@ export class JsonClient {
     );
     const { statusCode: status } = reply;
     if (status < 300) return reply;
-    const text = await this.#failing(path, signal, () => textOf(reply.body));
+    const text = await this.#failing(path, signal, () => this.#textOf(reply.body));
     const details = { status, text, retryAfterMs: retryAfterMs(reply.headers['retry-after']) };
     throw new HttpError(`${this.#place(path)}: status ${status}: ${text.slice(0, EXCERPT_LENGTH)}`, details);
   }
 
   close(): Promise<void> {
     return this.#agent.destroy();
+  }
+
+  #textOf(body: Dispatcher.ResponseData['body']): Promise<string> {
+    return textOf(body, { maxMs: this.#options.timeoutMs });
   }
 
   #place(path: string): string {
@@ -118,7 +124,7 @@ export class JsonClient {
       signal?.throwIfAborted();
       const { message, code } = cause as NodeJS.ErrnoException;
       const tooLarge = cause instanceof errors.ResponseExceededMaxSizeError;
-      const late = cause instanceof errors.HeadersTimeoutError || cause instanceof errors.BodyTimeoutError;
+      const late = LATE.some(kind => cause instanceof kind);
       const { timeoutMs, maxBytes = MAX_REPLY_BYTES } = this.#options;
       const why = tooLarge
         ? `the reply is larger than ${maxBytes} bytes`

@@ -1,14 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { errors, Pool } from 'undici';
 import { WebSocket } from 'ws';
-import { textOf } from '../../shared/http/chunks.ts';
+import { interimLimit, LateBody, textOf } from '../../shared/http/chunks.ts';
 import { trainerLog } from '../../shared/log.ts';
 import { MAX_REPLY_BYTES } from './reply.ts';
 
 /** The client's requirements of Node or of a browser. */
-
-/** Replies with a status below 200 before the reply itself. */
-const MAX_INTERIM_REPLIES = 16;
 
 export interface HttpSettings {
   readonly connections: number;
@@ -76,14 +73,8 @@ export function openHttp(origin: string, settings: HttpSettings): HttpConnection
   });
   return {
     async request(request) {
-      let interim = 0;
-      const onInfo = () => {
-        if (++interim > MAX_INTERIM_REPLIES) throw new Error('interim replies without end');
-      };
-      const { statusCode, headers, body } = await pool.request({ ...request, onInfo });
-      // The pool's own timeout starts again with each byte.
-      const late = setTimeout(() => body.destroy(new errors.BodyTimeoutError()), settings.replyTimeoutMs);
-      const text = await textOf(body).finally(() => clearTimeout(late));
+      const { statusCode, headers, body } = await pool.request({ ...request, onInfo: interimLimit() });
+      const text = await textOf(body, { maxMs: settings.replyTimeoutMs });
       return {
         status: statusCode,
         header(name) {
@@ -102,7 +93,7 @@ export function failureOf(error: unknown): HttpFailure {
   if (error instanceof errors.ConnectTimeoutError) return 'connect_timeout';
   if (error instanceof errors.ResponseExceededMaxSizeError) return 'too_large';
   const isLate = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
-  return isLate ? 'reply_timeout' : 'broken';
+  return isLate || error instanceof LateBody ? 'reply_timeout' : 'broken';
 }
 
 export function openSocket(url: string, { protocol, token }: SocketOptions, on: SocketEvents): Socket {

@@ -1,6 +1,7 @@
+import type { Readable } from 'node:stream';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { isLoopback } from '../../shared/http/addresses.ts';
-import { RefusedBody, textOf } from '../../shared/http/chunks.ts';
+import { interimLimit, LateBody, RefusedBody, textOf } from '../../shared/http/chunks.ts';
 import { backoffMs, retry, retryAfterMs } from '../../shared/http/retry.ts';
 import { parseJson } from '../../shared/json.ts';
 import { VERSION } from '../../shared/program.ts';
@@ -13,6 +14,8 @@ const MAX_PAUSE_MS = 30_000;
 /** Longest silence, before a reply and within one. */
 const SILENCE_MS = 30_000;
 const MAX_TEXT_BYTES = 32 * 2 ** 20;
+/** For a whole text, in multiples of the longest silence. */
+const TEXT_SILENCES = 10;
 const TOO_MANY_REQUESTS = 429;
 const REQUEST_TIMEOUT = 408;
 
@@ -73,7 +76,7 @@ export class HubClient {
   async json(path: string, what: string): Promise<unknown> {
     return this.retried(what, async () => {
       const answer = await this.send(path, {});
-      const text = await replyText(answer, what);
+      const text = await this.text(answer, what);
       if (answer.status >= 300) throw this.refused(answer, what, text);
       try {
         return JSON.parse(text) as unknown;
@@ -109,6 +112,7 @@ export class HubClient {
         dispatcher: this.#dispatcher,
         headersTimeout: silenceMs,
         bodyTimeout: silenceMs,
+        onInfo: interimLimit(),
       });
       const { statusCode: status, headers: received } = answer;
       const location = received.location;
@@ -124,6 +128,21 @@ export class HubClient {
         throw new HubError(`${url.origin} redirects to ${target.origin}, which is not https: refused`);
       }
       url = target;
+    }
+  }
+
+  /**
+   * The text of a reply.
+   * @throws HubError for a reply that cannot be from a hub
+   */
+  async text({ body, url }: { readonly body: Readable; readonly url: URL }, what: string): Promise<string> {
+    const { silenceMs = SILENCE_MS } = this.#options;
+    try {
+      return await textOf(body, { maxBytes: MAX_TEXT_BYTES, maxMs: TEXT_SILENCES * silenceMs });
+    } catch (error) {
+      if (error instanceof RefusedBody) throw new HubError(`${url.origin}, ${what}: ${error.message}`);
+      if (error instanceof LateBody) throw new PassingError(`${url.origin}, ${what}: ${error.message}`, {});
+      throw error;
     }
   }
 
@@ -214,17 +233,4 @@ function reasonOf(error: unknown): string {
 function errorIn(text: string): string | undefined {
   const { error } = (parseJson(text) ?? {}) as { error?: unknown };
   return typeof error === 'string' ? error : undefined;
-}
-
-/**
- * The text of a reply.
- * @throws HubError for a reply that cannot be from a hub
- */
-async function replyText({ body, url }: HubAnswer, what: string): Promise<string> {
-  try {
-    return await textOf(body, MAX_TEXT_BYTES);
-  } catch (error) {
-    if (error instanceof RefusedBody) throw new HubError(`${url.origin}, ${what}: ${error.message}`);
-    throw error;
-  }
 }

@@ -76,7 +76,7 @@ async function ask(
       reset: true,
       signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
     });
-    text = await textOf(body, MAX_REPLY_LENGTH);
+    text = await textOf(body, { maxBytes: MAX_REPLY_LENGTH });
     if (statusCode !== 200) throw new BackendFailed(`the Lean server answered with status ${statusCode}`);
   } catch (error) {
     if (error instanceof BackendFailed) throw error;

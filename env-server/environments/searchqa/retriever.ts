@@ -105,7 +105,7 @@ class HttpRetriever {
         body: JSON.stringify(payload),
         signal: AbortSignal.timeout(timeoutMs),
       });
-      const text = await textOf(body, MAX_REPLY_LENGTH);
+      const text = await textOf(body, { maxBytes: MAX_REPLY_LENGTH });
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);
       return text;
     } catch (error) {

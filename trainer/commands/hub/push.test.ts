@@ -1,8 +1,10 @@
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import t from 'tap';
 import { parse, stringify } from 'yaml';
+import { serveHttp } from '../../../test/local-server.test-data.ts';
 import { startHub, TEST_TOKEN } from '../../hub/hub.test-data.ts';
 import { silentProgress } from '../../tracking/progress.ts';
 import { initialState } from '../../training/run-folder/checkpoint.ts';
@@ -100,4 +102,23 @@ t.test('an adapter is pushed as PEFT has it, and refusals say what to do', async
   );
   await t.rejects(push(adapter, 'org/a', { ...options, env: { ...env, HF_TOKEN: 'hf_no' } }), /no access/);
   await t.rejects(push(join(folder, 'none'), 'org/a', options), /is neither a run/);
+});
+
+t.test('a hub with replies of any length is refused by name', async t => {
+  const bomb = gzipSync(Buffer.alloc(40 * 2 ** 20, ' '));
+  for (const wrong of ['create', 'preupload']) {
+    const { url } = await serveHttp(t, (request, response) => {
+      const large = request.url!.includes(wrong);
+      response.setHeader('content-type', 'application/json');
+      if (!large) response.end('{}');
+      else if (wrong === 'create') response.end(Buffer.alloc(40 * 2 ** 20, ' '));
+      else response.writeHead(200, { 'content-encoding': 'gzip' }).end(bomb);
+    });
+    const pushed = push(join(golden, 'lora'), 'org/a', { ...options, env: { ...env, HF_ENDPOINT: url } });
+    await t.rejects(
+      pushed,
+      { message: `${url}, org/a: the body has more than ${32 * 2 ** 20} bytes` },
+      wrong,
+    );
+  }
 });

@@ -1,8 +1,9 @@
 import { existsSync, openAsBlob, readdirSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
 import { uploadFiles } from '@huggingface/hub';
-import { EnvHttpProxyAgent, fetch } from 'undici';
+import { EnvHttpProxyAgent, fetch, Response } from 'undici';
 import { stringify } from 'yaml';
 import { closing } from '../../../shared/closing.ts';
 import { VERSION } from '../../../shared/program.ts';
@@ -318,7 +319,7 @@ async function createRepository(client: HubClient, { id, private: hidden }: Publ
   await client.retried(id, async () => {
     const headers = { 'content-type': 'application/json' };
     const answer = await client.send('api/repos/create', { method: 'POST', headers, body });
-    const text = await answer.body.text();
+    const text = await client.text(answer, id);
     if (answer.status >= 300 && answer.status !== CONFLICT) throw client.refused(answer, id, text);
   });
 }
@@ -347,10 +348,13 @@ function authorizedFetch(client: HubClient, id: string): typeof globalThis.fetch
       if (answer.status === TOO_MANY_REQUESTS || answer.status >= 500) {
         throw new PassingError(`${url.origin} answers ${answer.status}`, { status: answer.status });
       }
-      if (answer.status === 401 || answer.status === 403) {
-        throw client.refused({ status: answer.status, headers: {} }, id, await answer.text());
-      }
-      return answer;
+      // The library reads replies without limits, so it gets whole ones.
+      const { status, headers: received, body } = answer;
+      const text = body && (await client.text({ body: Readable.fromWeb(body), url }, id));
+      if (status === 401 || status === 403) throw client.refused({ status, headers: {} }, id, text ?? '');
+      return Object.defineProperty(new Response(text, { status, headers: received }), 'url', {
+        value: url.href,
+      });
     });
   };
   return send as unknown as typeof globalThis.fetch;

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Agent, request } from 'undici';
-import { bytesOf } from '../../../shared/http/chunks.ts';
+import { bytesOf, interimLimit } from '../../../shared/http/chunks.ts';
 import { pause } from '../../../shared/http/retry.ts';
 import { isObject, type JsonObject, parseJson } from '../../../shared/json.ts';
 import { printable } from '../../../shared/text.ts';
@@ -207,13 +207,11 @@ export class TinkerHttp {
     const dispatcher = this.#agents[purpose];
     const where = `${this.url}: ${route}`;
     const attempt = async (): Promise<TinkerReply> => {
-      let late: NodeJS.Timeout | undefined;
       try {
         const address = `${this.url}/api/v1/${route}`;
-        const reply = await request(address, { method, dispatcher, headers, body: content, signal });
-        const notWhole = new Error(`the reply was not whole after ${this.#timeoutMs / 1000} s`);
-        late = setTimeout(() => reply.body.destroy(notWhole), this.#timeoutMs);
-        const bytes = await bytesOf(reply.body);
+        const onInfo = interimLimit();
+        const reply = await request(address, { method, dispatcher, headers, body: content, signal, onInfo });
+        const bytes = await bytesOf(reply.body, { maxMs: this.#timeoutMs });
         return readReply(where, reply.statusCode, reply.headers, bytes);
       } catch (error) {
         signal.throwIfAborted();
@@ -221,8 +219,6 @@ export class TinkerHttp {
         const { code = '', message } = error as NodeJS.ErrnoException;
         const failure = HOPELESS[code] ? 'final' : 'away';
         throw new TinkerError(`${where}: ${HOPELESS[code] ?? (message || code)}`, { failure });
-      } finally {
-        clearTimeout(late);
       }
     };
     return retrying(this.url, attempt, this.#retry, this.#availability, signal);
