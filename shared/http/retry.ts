@@ -72,3 +72,20 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
     signal?.addEventListener('abort', abort, { once: true });
   });
 }
+
+/**
+ * The work's result, or the signal's reason if the work has not ended `graceMs` after the abort because it waits for an
+ * unavailable server, or connects.
+ */
+export async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs = 0): Promise<T> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const refuse = () => reject(signal.reason);
+  const abort = () => (graceMs === 0 ? refuse() : void setTimeout(refuse, graceMs).unref());
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
+}

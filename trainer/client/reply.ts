@@ -10,11 +10,11 @@ export const MAX_REPLY_BYTES = 100 * 1024 * 1024;
 export const TOO_LARGE = `more than ${MAX_REPLY_BYTES} bytes`;
 
 /** Outcome of one request of a batch. */
-export type BatchReply = OperationResult<Operation> | ServerProblem;
+export type BatchReply = OperationResult<Operation> | ServerProblem | BadReply;
 
 /**
- * The replies of a batch in the order of its requests.
- * @throws BadReply when the value is not a batch result, answers another number of requests or holds a result of another form
+ * The replies of a batch in the order of its requests. A result of another form is a BadReply to its request alone.
+ * @throws BadReply when the value is not a batch result, or answers another number of requests
  */
 export function readBatch(server: string, requests: readonly Request[], value: unknown): BatchReply[] {
   const results = (value as Schemas['BatchResult'] | null)?.results;
@@ -27,11 +27,16 @@ export function readBatch(server: string, requests: readonly Request[], value: u
   }
   return results.map((entry: Partial<Schemas['BatchResult']['results'][0]> | null, i) => {
     const { op } = requests[i];
-    if (entry?.ok === true && 'result' in entry) return checkedResult(server, requests[i], entry.result);
+    try {
+      if (entry?.ok === true && 'result' in entry) return checkedResult(server, requests[i], entry.result);
+    } catch (error) {
+      if (error instanceof BadReply) return error;
+      throw error;
+    }
     if (entry?.ok === false && 'error' in entry && isProblem(entry.error)) {
       return new ServerProblem(server, op, entry.error);
     }
-    throw new BadReply(server, 'batch', excerpt(entry));
+    return new BadReply(server, 'batch', excerpt(entry));
   });
 }
 

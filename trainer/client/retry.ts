@@ -309,20 +309,3 @@ export function awayDelay(
   const left = Math.max(1, policy.patienceMs - waitedMs);
   return Math.min(left, retryDelay(error, attempt, policy, Math.random()));
 }
-
-/**
- * The work's result, or the signal's reason if the work has not ended `graceMs` after the abort because it waits for an
- * unavailable server.
- */
-export async function orAborted<T>(work: Promise<T>, signal: AbortSignal, graceMs = 0): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const refuse = () => reject(signal.reason);
-  const abort = () => (graceMs === 0 ? refuse() : void setTimeout(refuse, graceMs).unref());
-  if (signal.aborted) abort();
-  else signal.addEventListener('abort', abort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-  }
-}

@@ -283,14 +283,22 @@ function encodedAction(action: string, tokenizer: Tokenizer): readonly number[] 
   return tokenizer.decode(ids) === action ? ids : undefined;
 }
 
-/** @throws Error when the ids decode to another text, because the vocabulary lacks a word */
+/** A state has words that the vocabulary lacks. */
+export class UnknownWords extends Error {
+  override readonly name = 'UnknownWords';
+}
+
+const EXCERPT_LENGTH = 200;
+
+/** @throws UnknownWords when the ids decode to another text */
 function encodeKnown(text: string, tokenizer: Tokenizer, task: PromptTask): number[] {
   const ids = tokenizer.encode(text);
   // No tokenizer can write half a surrogate pair, which JSON may contain.
   if (tokenizer.decode(ids) !== text.toWellFormed()) {
-    throw new Error(
-      `the tokenizer cannot write ${JSON.stringify(text)} of ${task.description.environmentId}; it reads ` +
-        `${JSON.stringify(tokenizer.decode(ids))}: the vocabulary was built for another environment or configuration`,
+    const shown = (words: string) => JSON.stringify(words.slice(0, EXCERPT_LENGTH));
+    throw new UnknownWords(
+      `the tokenizer cannot write ${shown(text)} of ${task.description.environmentId}; it reads ` +
+        `${shown(tokenizer.decode(ids))}: the vocabulary was built for another environment or configuration`,
     );
   }
   return ids;

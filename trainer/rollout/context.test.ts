@@ -205,6 +205,44 @@ t.test(
   },
 );
 
+t.test('an observation too long by far is not tokenized whole', t => {
+  const { vocabulary: _, ...description } = LAKE.description;
+  const task = { ...LAKE, description };
+  const bytes = buildByteTokenizer(compactByteWords([task]));
+  const state = `begin${'é'.repeat(1_000_000)}end`;
+  let longest = 0;
+  const watched = { ...compactPrompt(task, bytes).tokens! };
+  const { turn } = watched;
+  watched.turn = view => {
+    longest = Math.max(longest, view.state.length);
+    return turn(view);
+  };
+  const openings = (mode: ContextMode, whole = false) => {
+    const settings = { mode, window: 0, maxSequenceLength: 161, whole };
+    let next = 0;
+    const context = new EpisodeContext(
+      compactPrompt(task, bytes),
+      watched,
+      settings,
+      () => next++,
+      () => {},
+    );
+    const accept = () =>
+      context.accept({ tokenIds: RESPONSE, logProbs: new Float32Array(REPLY).fill(-1) }, SAID);
+    const first = context.begin({ ...view(1), state });
+    t.ok(first.isCut && first.append.length <= 161 - task.responseLength);
+    t.match(bytes.decode(first.append), /begin.*\[\d+ characters cut\].*end/);
+    accept();
+    t.equal(context.following({ ...view(2), state }), undefined);
+    return () => context.begin({ ...view(2), state });
+  };
+  t.ok(openings('full')().isCut);
+  t.ok(openings('limited_multi_turn')().isCut);
+  t.throws(openings('full', true), { message: /turn 2 has an observation of 1000008 characters.*holds 161/ });
+  t.ok(longest < 1000, `${longest} characters at once`);
+  t.end();
+});
+
 t.test('a buffer grows and keeps everything', async t => {
   const buffer = new TokenBuffer();
   const context = Array.from({ length: 300 }, (_, i) => i);

@@ -22,6 +22,12 @@ export interface ContextSettings {
   readonly whole?: boolean;
 }
 
+/**
+ * Characters of an observation for each token of the context: longer ones are cut before they are tokenized, which takes up to
+ * 10 µs a character.
+ */
+const MAX_CHARACTERS_PER_TOKEN = 64;
+
 export const FULL_CONTEXT: Pick<ContextSettings, 'mode' | 'window'> = { mode: 'full', window: 0 };
 
 /** Tokens that the agent gets for a turn. */
@@ -41,9 +47,10 @@ export class EpisodeTooLong extends Error {
 
 /** A turn with a prompt that alone exceeds the policy's context. */
 export class PromptTooLong extends EpisodeTooLong {
-  constructor(length: number, settings: ContextSettings, turn: number) {
+  /** @param length with its unit */
+  constructor(length: string, settings: ContextSettings, turn: number) {
     super(
-      `the prompt of turn ${turn} has ${length} tokens, the policy's context holds ${settings.maxSequenceLength}: ` +
+      `the prompt of turn ${turn} has ${length}, the policy's context holds ${settings.maxSequenceLength}: ` +
         'raise policy.context (or rollout.max_model_len) or choose a shorter prompt',
     );
     this.name = 'PromptTooLong';
@@ -101,8 +108,12 @@ export class EpisodeContext {
     const { mode, maxSequenceLength } = this.#settings;
     const wanted = this.#prompt.task.responseLength;
     if (mode !== 'full') return this.#restart(view, this.#windowStart());
-    const prompt = this.#tokens.turn(view);
     const last = this.#turns.at(-1);
+    if (this.#isOversized(view)) {
+      if (this.#settings.whole && last) throw this.#tooManyCharacters(view);
+      return this.#restart(view, this.#turns.length);
+    }
+    const prompt = this.#tokens.turn(view);
     if (!this.#buffer || !last || this.#windowStart() > this.#first)
       return this.#restart(view, this.#windowStart());
     const append = [...this.#tokens.close(last.response), ...prompt];
@@ -152,8 +163,8 @@ export class EpisodeContext {
    */
   following(view: TurnView): Int32Array | undefined {
     const last = this.#turns.at(-1);
-    if (this.#settings.mode !== 'full' || this.#samples.length > 0 || !this.#buffer || !last)
-      return undefined;
+    const isWhole = this.#settings.mode === 'full' && this.#samples.length === 0 && !this.#isOversized(view);
+    if (!isWhole || !this.#buffer || !last) return undefined;
     const ids = [...this.#tokens.close(last.response), ...this.#tokens.turn(view)];
     return this.#buffer.length + ids.length < this.#settings.maxSequenceLength
       ? Int32Array.from(ids)
@@ -207,6 +218,11 @@ export class EpisodeContext {
     const { maxSequenceLength } = this.#settings;
     const wanted = this.#prompt.task.responseLength;
     let view = full;
+    if (this.#isOversized(full)) {
+      view = this.#shortened(full, maxSequenceLength - wanted);
+      if (view === full) throw this.#tooManyCharacters(full);
+      first = this.#turns.length;
+    }
     let ids = this.#sequence(view, first);
     while (ids.length + wanted > maxSequenceLength && first < this.#turns.length) {
       first++;
@@ -216,7 +232,8 @@ export class EpisodeContext {
       view = this.#shortened(full, maxSequenceLength - wanted);
       ids = this.#sequence(view, first);
     }
-    if (ids.length >= maxSequenceLength) throw new PromptTooLong(ids.length, this.#settings, view.turn);
+    if (ids.length >= maxSequenceLength)
+      throw new PromptTooLong(`${ids.length} tokens`, this.#settings, view.turn);
     this.#first = first;
     this.#sequenceId = this.#newSequence();
     this.#buffer = new TokenBuffer();
@@ -232,6 +249,15 @@ export class EpisodeContext {
       maxNewTokens: Math.min(wanted, maxSequenceLength - ids.length),
       isCut: view !== full,
     };
+  }
+
+  /** True if the observation cannot fit by far. */
+  #isOversized({ state }: TurnView): boolean {
+    return state.length > MAX_CHARACTERS_PER_TOKEN * this.#settings.maxSequenceLength;
+  }
+
+  #tooManyCharacters({ state, turn }: TurnView): EpisodeTooLong {
+    return new PromptTooLong(`an observation of ${state.length} characters`, this.#settings, turn);
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { Json } from '../../shared/json.ts';
 import type { Schemas } from '../client/operations.ts';
-import { ServerProblem, ServerUnavailable } from '../client/retry.ts';
+import { BadReply, ServerProblem, ServerUnavailable } from '../client/retry.ts';
 import type { EnvServer } from '../client/server.ts';
 import type { ServerPool } from '../client/servers.ts';
 import {
@@ -32,8 +32,12 @@ const LOST_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /** Failures of an environment or its session that cost one episode; others are faults of the request. */
-export const costsTheEpisode = (error: unknown): error is ServerProblem =>
-  error instanceof ServerProblem && (error.status >= 500 || LOST_CODES.has(error.code));
+export const costsTheEpisode = (error: unknown): error is ServerProblem | BadReply =>
+  error instanceof BadReply ||
+  (error instanceof ServerProblem && (error.status >= 500 || LOST_CODES.has(error.code)));
+
+/** Longest observation in characters, pictures included: it is kept and sent whole. */
+const MAX_OBSERVATION_LENGTH = 8 * 2 ** 20;
 
 /** Episodes that may fail at their start before an environment counts as broken. */
 export const OPENING_ATTEMPTS = 5;
@@ -152,9 +156,12 @@ export class EnvironmentSession {
     return this.#server.name;
   }
 
-  /** The state as text. */
+  /** The state as text. @throws BadReply where it is longer than any policy reads */
   get observation(): string {
-    return observationText(this.#observation);
+    const text = observationText(this.#observation);
+    if (text.length <= MAX_OBSERVATION_LENGTH) return text;
+    const what = `an observation of ${text.length} characters, of at most ${MAX_OBSERVATION_LENGTH}`;
+    throw new BadReply(this.server, this.spec.environmentId, what);
   }
 
   /** Address of the session, for programs that play it themselves; {@link act} knows nothing of what they do. */

@@ -3,13 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { orAborted } from '../../../shared/http/retry.ts';
 import type {
   AskReply,
   EncodedText,
   KeptCheckpoints,
   PlayOnReply,
 } from '../../../shared/run-folder/requests.ts';
-import { orAborted } from '../../client/retry.ts';
 import {
   type CheckpointChoice,
   type Checkpoints,

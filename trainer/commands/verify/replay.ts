@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { closing } from '../../../shared/closing.ts';
+import { orAborted } from '../../../shared/http/retry.ts';
 import type { Json, JsonObject } from '../../../shared/json.ts';
 import { withoutImages } from '../../../shared/observation-parts.ts';
 import { mapActions, parseResponse } from '../../../shared/response.ts';
@@ -11,7 +12,6 @@ import {
   type SignedEpisode,
 } from '../../../shared/run-folder/signed-result.ts';
 import { mapConcurrently } from '../../../shared/scheduling/queues.ts';
-import { orAborted } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers } from '../../client/servers.ts';
 import { type DescribedTag, describeTags } from '../../rollout/described-tag.ts';

@@ -1,4 +1,4 @@
-import { orAborted } from '../../client/retry.ts';
+import { orAborted } from '../../../shared/http/retry.ts';
 import {
   changedSamplingFields,
   checkReply,

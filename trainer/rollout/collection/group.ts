@@ -1,6 +1,7 @@
 import { atEnd, onAbort } from '../../../shared/closing.ts';
 import { ReplyTimeout, ServerUnavailable } from '../../client/retry.ts';
 import type { ServerPool } from '../../client/servers.ts';
+import { UnknownWords } from '../../prompts/compact.ts';
 import { type BranchParts, playTrees } from '../branching/play-tree.ts';
 import type { KeptPrefix } from '../branching/prefix.ts';
 import type { TreePlan, VinePlan } from '../branching/tree-plan.ts';
@@ -315,7 +316,8 @@ function costsTheGroup(error: unknown): error is Error {
     error instanceof ReplayDiverged ||
     error instanceof ProgramFault ||
     error instanceof GroupTimeout ||
-    error instanceof EpisodeTooLong
+    error instanceof EpisodeTooLong ||
+    error instanceof UnknownWords
   );
 }
 

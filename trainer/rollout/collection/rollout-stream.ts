@@ -1,4 +1,4 @@
-import { orAborted } from '../../client/retry.ts';
+import { orAborted } from '../../../shared/http/retry.ts';
 import { EpisodeTooLong } from '../context.ts';
 import type { Episode } from '../episode.ts';
 import type { Player } from '../episode-agent.ts';

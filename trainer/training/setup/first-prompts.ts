@@ -96,7 +96,7 @@ function firstPrompt(
     ).begin(nextView(state, maxActionsPerTrajectory, []));
   const { length } = begun(Number.POSITIVE_INFINITY).append;
   const isCut = length >= context;
-  if (isCut && context < LEAST_CUT_CONTEXT) throw new PromptTooLong(length, collector.context, 1);
+  if (isCut && context < LEAST_CUT_CONTEXT) throw new PromptTooLong(`${length} tokens`, collector.context, 1);
   return { tag: name, length, isCut, context, response: begun(context).maxNewTokens };
 }
 

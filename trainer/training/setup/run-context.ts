@@ -1,7 +1,8 @@
 import { basename, dirname } from 'node:path';
+import { orAborted } from '../../../shared/http/retry.ts';
 import { Random } from '../../../shared/random.ts';
 import { counted } from '../../../shared/text.ts';
-import { orAborted, type WaitEvents, whoIsAway, whoIsBack } from '../../client/retry.ts';
+import { type WaitEvents, whoIsAway, whoIsBack } from '../../client/retry.ts';
 import type { EnvServerSettings } from '../../client/server.ts';
 import { openServers, type ServerPool } from '../../client/servers.ts';
 import { baseFolder, validationTags } from '../../config/derived.ts';
