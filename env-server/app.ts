@@ -6,6 +6,7 @@ import { AllowedHosts, securePages } from '../shared/http/security.ts';
 import { outputLog } from '../shared/log-text.ts';
 import { VERSION } from '../shared/program.ts';
 import { lazy } from '../shared/remembered.ts';
+import { withoutQuery } from '../shared/text.ts';
 import { Assets, LOOK } from '../site/server/assets.ts';
 import { DEFAULT_SETTINGS, type Settings } from './config/settings.ts';
 import { type CoreParts, ServerCore } from './core.ts';
@@ -282,7 +283,7 @@ function addPlayground(app: FastifyInstance, hasRuns = false): void {
   for (const { url, pathOf } of routes) {
     app.get<{ Params: { '*': string } }>(url, async (request, reply) => {
       const asset = await assets.find(pathOf(request.params['*']));
-      if (!asset) throw new Problem('not_found', `there is no ${request.url}`);
+      if (!asset) throw new Problem('not_found', `there is no ${withoutQuery(request.url)}`);
       const linked = hasRuns && (url === '/' || url === '/docs/');
       const etag = linked ? asset.etag.replace(/"$/, '-runs"') : asset.etag;
       reply.headers({ etag, 'cache-control': asset.cacheControl });

@@ -42,6 +42,12 @@ export const hasCredentials = (url: string): boolean => withoutCredentials(url) 
 /** A text with `***` in place of the user names and passwords of its addresses. */
 export const withoutCredentials = (text: string): string => text.replace(CREDENTIALS, '://***@');
 
+/** An address for a log, with `?…` in place of its query, which may hold a token. */
+export function withoutQuery(url: string): string {
+  const [path, query] = url.split('?', 2);
+  return query === undefined ? path : `${path}?…`;
+}
+
 /** Edits within which a word counts as misspelled: a share of its length, but two for a short word. */
 const LIKENESS = 0.35;
 const MIN_EDITS = 2;

@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { joinChunks } from '../../shared/http/chunks.ts';
 import { compressReplies } from '../../shared/http/compression.ts';
 import { type AllowedHosts, REPLY_HEADERS } from '../../shared/http/security.ts';
+import { withoutQuery } from '../../shared/text.ts';
 import { Problem } from '../problems.ts';
 import type { SessionManager } from '../sessions/manager.ts';
 import type { Principal } from '../sessions/principal.ts';
@@ -49,7 +50,7 @@ function answerUnrouted(app: FastifyInstance, problemHandler: ProblemHandler): v
       const hint = encoded
         ? `; where an environment id has a slash, the path has %2F: ${encoded}`
         : '; /docs shows the routes';
-      const detail = `there is no ${method} ${shortened(url)}${hint}`;
+      const detail = `there is no ${method} ${shortened(path)}${hint}`;
       return problemHandler.reply(new Problem('not_found', detail), request, reply);
     }
     const list = [...allowed].join(', ');
@@ -209,7 +210,8 @@ function logRequests(app: FastifyInstance, log: Logger): void {
   app.addHook('onResponse', (request, reply, done) => {
     const { session_id } = (request.params ?? {}) as { session_id?: string };
     const { statusCode: status, elapsedTime } = reply;
-    const { method, url } = request;
+    const { method } = request;
+    const url = withoutQuery(request.url);
     const about = { method, url, status, ms: Math.round(elapsedTime * 1000) / 1000, session_id };
     log.debug({ ...about, trace_id: traceIdOf(request) }, `${method} ${url} ${status}`);
     done();

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer } from 'node:net';
 import t, { type Test } from 'tap';
-import { serveHttp } from '../../test/local-server.test-data.ts';
+import { listenLocally, serveHttp } from '../../test/local-server.test-data.ts';
 import { HttpError, JsonClient, type JsonClientOptions } from './json-client.ts';
 
 async function serve(
@@ -91,6 +92,23 @@ t.test('silence, broken connections and replies without end are distinguished', 
   );
   t.match(await failure(refusing.send('/')), { message: /larger than 50000 bytes$/ });
 });
+
+t.test(
+  'a server that takes connections and never speaks TLS is given up like one that is silent',
+  async t => {
+    const { port } = await listenLocally(t, createServer());
+    const url = `https://127.0.0.1:${port}`;
+    const client = new JsonClient({ url, timeoutMs: 300 });
+    t.teardown(() => client.close());
+    t.match(await failure(client.send('/')), { message: /no answer within 0\.3 s$/, passing: true });
+    const patient = new JsonClient({ url, timeoutMs: 600_000 });
+    t.teardown(() => patient.close());
+    const controller = new AbortController();
+    const asked = patient.send('/', { signal: controller.signal });
+    setTimeout(() => controller.abort(new Error('enough')), 10);
+    await t.rejects(asked, { message: 'enough' });
+  },
+);
 
 t.test('an aborted request throws the reason of its signal', async t => {
   const client = await serve(t, () => undefined);

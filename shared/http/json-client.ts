@@ -1,6 +1,6 @@
 import { Agent, type Dispatcher, errors, request } from 'undici';
 import { interimLimit, LateBody, textOf } from './chunks.ts';
-import { retryAfterMs } from './retry.ts';
+import { orAborted, retryAfterMs } from './retry.ts';
 
 export interface JsonClientOptions {
   /** Prefix of every path. */
@@ -48,7 +48,7 @@ export class HttpError extends Error {
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 const MAX_REPLY_BYTES = 64 * 2 ** 20;
 const EXCERPT_LENGTH = 300;
-const LATE = [errors.HeadersTimeoutError, errors.BodyTimeoutError, LateBody];
+const LATE = [errors.ConnectTimeoutError, errors.HeadersTimeoutError, errors.BodyTimeoutError, LateBody];
 
 /** Sends JSON requests to one server, each once; `retry` repeats them. */
 export class JsonClient {
@@ -62,6 +62,7 @@ export class JsonClient {
     this.#options = options;
     const { timeoutMs, connections, maxBytes = MAX_REPLY_BYTES } = options;
     this.#agent = new Agent({
+      connect: { timeout: timeoutMs },
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       maxResponseSize: maxBytes,
@@ -85,8 +86,8 @@ export class JsonClient {
   async open(path: string, options: JsonRequest = {}): Promise<Dispatcher.ResponseData> {
     const { method = 'GET', body, signal } = options;
     const { token } = this.#options;
-    const reply = await this.#failing(path, signal, () =>
-      request(`${this.url}${path}`, {
+    const reply = await this.#failing(path, signal, () => {
+      const replying = request(`${this.url}${path}`, {
         method,
         dispatcher: this.#agent,
         onInfo: interimLimit(),
@@ -96,8 +97,10 @@ export class JsonClient {
         },
         ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
         ...(signal === undefined ? {} : { signal }),
-      }),
-    );
+      });
+      // undici looks at the signal of a request when it is connected.
+      return signal === undefined ? replying : orAborted(replying, signal);
+    });
     const { statusCode: status } = reply;
     if (status < 300) return reply;
     const text = await this.#failing(path, signal, () => this.#textOf(reply.body));

@@ -1,10 +1,16 @@
 import { maxHeaderSize } from 'node:http';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { joinChunks } from '../../shared/http/chunks.ts';
 import { outputLog } from '../../shared/log-text.ts';
 import { VERSION } from '../../shared/program.ts';
 import { inSlices, type Sliced } from '../../shared/slices.ts';
+import { withoutQuery } from '../../shared/text.ts';
 import type { Tokenizer } from '../models/tokenizer/tokenizer.ts';
 import { Access, type AccessSettings, Budget, KeyShares, keyOf } from './access.ts';
 import { batchRoute } from './batch-route.ts';
@@ -63,7 +69,10 @@ export function createServeApp({
   const shares = new KeyShares(bodies, () => full('the bodies of open requests of this key fill its share'));
   const metrics = new ServeMetrics(models, streams, bodies);
   const app = Fastify({
-    loggerInstance: outputLog(logLevel) as FastifyBaseLogger,
+    loggerInstance: outputLog(logLevel).child(
+      {},
+      { serializers: { req: loggedRequest } },
+    ) as FastifyBaseLogger,
     logController: new LogController({ disableRequestLogging: !REQUESTS_LOGGED.has(logLevel) }),
     bodyLimit: BODY_LIMIT_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -181,6 +190,11 @@ class ServeMetrics {
     this.#promptTokens.remove({ model });
     this.#completionTokens.remove({ model });
   }
+}
+
+/** A request in the log. */
+function loggedRequest({ method, url, host, ip, socket }: FastifyRequest): object {
+  return { method, url: withoutQuery(url), host, remoteAddress: ip, remotePort: socket.remotePort };
 }
 
 const parseLoad = bodyParser(LoadAdapterSchema);

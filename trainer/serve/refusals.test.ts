@@ -1,3 +1,4 @@
+import pino from 'pino';
 import t from 'tap';
 import { until } from '../../test/until.test-data.ts';
 import { createServeApp } from './app.ts';
@@ -214,6 +215,17 @@ t.test('a server without a token answers this machine alone', async t => {
     });
   });
   t.equal(status, 403);
+});
+
+t.test('the log of requests leaves out their queries', async t => {
+  const { models } = await startServer(t, folder);
+  const app = createServeApp({ models, maxStreams: 1, logLevel: 'info', host: '127.0.0.1' });
+  t.teardown(() => app.close());
+  const { req } = (app.log as unknown as { [pino.symbols.serializersSym]: typeof pino.stdSerializers })[
+    pino.symbols.serializersSym
+  ];
+  app.get('/logged', async request => req(request as never));
+  t.match((await app.inject({ url: '/logged?key=secret' })).json(), { method: 'GET', url: '/logged?…' });
 });
 
 t.test('the admin token loads and unloads adapters', async t => {

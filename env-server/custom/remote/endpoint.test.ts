@@ -226,6 +226,18 @@ t.test('unusable addresses and headers are rejected with their location', async 
   t.match((await problemOf(guarded.ask('GET', 'x'))).message, /may not be reached/);
 });
 
+t.test('connecting takes no longer than the timeout of the request', async t => {
+  const { port } = await listenLocally(t, createTcpServer());
+  const { network } = localNetwork(t);
+  const url = new URL(`https://127.0.0.1:${port}`);
+  for (const [headersTimeout, message] of [
+    [100, /timeout: 250ms/],
+    [251, /timeout: 500ms/],
+  ] as const) {
+    await t.rejects(network.send(url, { headersTimeout }), { message });
+  }
+});
+
 t.test('the timeout of a request starts when it gets its connection', async t => {
   const service = await testService(t, async () => {
     await delay(150);

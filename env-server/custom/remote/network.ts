@@ -8,7 +8,10 @@ import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
 import { HeaderSecrets } from './secrets.ts';
 
+/** For a connection, where the timeout of the request is not shorter. */
 const CONNECT_TIMEOUT_MS = 5000;
+/** Shorter ones are rounded up to multiples, so that there are few agents. */
+const CONNECT_STEP_MS = 250;
 /** Shorter than services usually allow, so that a connection is not closed under a request. */
 const KEEP_ALIVE_MS = 2000;
 /** Default limit of a state, observation, info or list of valid actions, in bytes. */
@@ -47,8 +50,8 @@ export class RemoteNetwork {
   readonly #sockets: Slots;
   /** Loaded with the first request: most servers have no remote environment. */
   #undici: Promise<Undici> | undefined;
-  /** By the most connections to one address; undefined: no limit. */
-  readonly #agents = new Map<number | undefined, Agent>();
+  /** By the most connections to one address, and the time for one. */
+  readonly #agents = new Map<string, Agent>();
 
   /**
    * @param valueBytes largest member of a reply
@@ -98,15 +101,18 @@ export class RemoteNetwork {
   ): Promise<Dispatcher.ResponseData<unknown>> {
     this.#undici ??= import('undici');
     const { Agent, request } = await this.#undici;
+    const timeoutMs = options?.headersTimeout ?? CONNECT_TIMEOUT_MS;
+    const timeout = Math.min(CONNECT_TIMEOUT_MS, CONNECT_STEP_MS * Math.ceil(timeoutMs / CONNECT_STEP_MS));
+    const kind = `${connections} ${timeout}`;
     const agent =
-      this.#agents.get(connections) ??
+      this.#agents.get(kind) ??
       new Agent({
-        connect: { lookup: this.guard.lookup, timeout: CONNECT_TIMEOUT_MS },
+        connect: { lookup: this.guard.lookup, timeout },
         keepAliveTimeout: KEEP_ALIVE_MS,
         maxResponseSize: this.longestReplyBytes,
         ...(connections === undefined ? {} : { connections }),
       });
-    this.#agents.set(connections, agent);
+    this.#agents.set(kind, agent);
     return request(url, { ...options, dispatcher: agent });
   }
 

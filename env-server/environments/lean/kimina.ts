@@ -1,4 +1,5 @@
 import { RefusedBody, textOf } from '../../../shared/http/chunks.ts';
+import { orAborted } from '../../../shared/http/retry.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
@@ -68,14 +69,17 @@ async function ask(
   let text: string;
   try {
     const { request } = await import('undici');
-    const { statusCode, body } = await request(`${address}/api/check`, {
+    const signal = AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS);
+    const replying = request(`${address}/api/check`, {
       method: 'POST',
       headers: { 'content-type': 'application/json', ...(key && { authorization: `Bearer ${key}` }) },
       body: JSON.stringify(payload),
       // A new connection: the server may just be closing an idle one, and a check takes long anyway.
       reset: true,
-      signal: AbortSignal.timeout(timeoutMs + REPLY_GRACE_MS),
+      signal,
     });
+    // undici looks at the signal of a request when it is connected.
+    const { statusCode, body } = await orAborted(replying, signal);
     text = await textOf(body, { maxBytes: MAX_REPLY_LENGTH });
     if (statusCode !== 200) throw new BackendFailed(`the Lean server answered with status ${statusCode}`);
   } catch (error) {

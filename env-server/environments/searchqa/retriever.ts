@@ -1,4 +1,5 @@
 import { textOf } from '../../../shared/http/chunks.ts';
+import { orAborted } from '../../../shared/http/retry.ts';
 import type { Json } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
@@ -74,10 +75,7 @@ class HttpRetriever {
   async checkHealth(timeoutMs: number): Promise<void> {
     if (performance.now() < this.#healthyUntil) return;
     try {
-      const { request } = await import('undici');
-      const { statusCode, body } = await request(`${this.#url}/health`, {
-        signal: AbortSignal.timeout(timeoutMs),
-      });
+      const { statusCode, body } = await this.#request('health', {}, timeoutMs);
       await body.dump();
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);
     } catch (error) {
@@ -96,15 +94,18 @@ class HttpRetriever {
     return found;
   }
 
+  async #request(route: string, sent: object, timeoutMs: number) {
+    const { request } = await import('undici');
+    const signal = AbortSignal.timeout(timeoutMs);
+    // undici looks at the signal of a request when it is connected.
+    return orAborted(request(`${this.#url}/${route}`, { ...sent, signal }), signal);
+  }
+
   async #post(payload: Json, timeoutMs: number): Promise<string> {
     try {
-      const { request } = await import('undici');
-      const { statusCode, body } = await request(`${this.#url}/retrieve`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', accept: 'application/json' },
-        body: JSON.stringify(payload),
-        signal: AbortSignal.timeout(timeoutMs),
-      });
+      const headers = { 'content-type': 'application/json', accept: 'application/json' };
+      const sent = { method: 'POST', headers, body: JSON.stringify(payload) };
+      const { statusCode, body } = await this.#request('retrieve', sent, timeoutMs);
       const text = await textOf(body, { maxBytes: MAX_REPLY_LENGTH });
       if (statusCode !== 200) throw new Error(`status ${statusCode}`);
       return text;

@@ -54,12 +54,19 @@ t.test('at the level debug every request is logged, and every problem', async t 
   const session_id = await open('test/Counter-v0');
   await server.inject({ method: 'GET', url: '/v1/sessions/unknown', headers });
   await server.inject({ method: 'GET', url: `/v1/sessions/${session_id}` });
+  await server.inject({ method: 'GET', url: '/v1/sessions?limit=1&token=secret' });
+  await server.inject({ method: 'GET', url: '/nowhere?secret' });
   t.match(lines, [
     { level: 20, method: 'POST', url: '/v1/sessions', status: 201, ms: Number },
     { level: 20, code: 'unknown_session', trace_id: TRACE, session_id: 'unknown' },
     { level: 20, url: '/v1/sessions/unknown', status: 404, trace_id: TRACE },
     { level: 20, status: 200, session_id },
+    { level: 20, code: 'invalid_request' },
+    { level: 20, url: '/v1/sessions?…' },
+    { level: 20, code: 'not_found' },
+    { level: 20, url: '/nowhere?…', status: 404 },
   ]);
+  t.notMatch(JSON.stringify(lines), 'secret', 'no query is logged');
 });
 
 t.test('a frame that is too large is not an error of the server', async t => {
