@@ -99,14 +99,28 @@ export class CharacterAutomaton {
     return [...found].sort((a, b) => a - b);
   }
 
-  /** The transitions from a set of states by character; empty where a character is not allowed. */
-  waysFrom(states: readonly number[]): (character: number) => number[] {
-    const edges = states.flatMap(state => this.#edges[state]);
-    return character => {
-      const reached = edges.filter(({ ranges }) =>
-        ranges.some(([low, high]) => character >= low && character <= high),
-      );
-      return reached.length === 0 ? [] : this.closure(reached.map(({ to }) => to));
-    };
+  /**
+   * The states that one character of each class reaches from a set of states, without {@link closure}.
+   * @param bounds from {@link bounds}
+   */
+  waysFrom(states: readonly number[], bounds: readonly number[]): readonly number[][] {
+    const ways: number[][] = bounds.map(() => []);
+    for (const { ranges, to } of states.flatMap(state => this.#edges[state])) {
+      for (const [low, high] of ranges) {
+        for (let i = indexOf(bounds, low); bounds[i] <= high; i++) ways[i].push(to);
+      }
+    }
+    return ways;
   }
+}
+
+/** Index of a number in an ascending list that has it. */
+function indexOf(bounds: readonly number[], bound: number): number {
+  let least = 0;
+  for (let most = bounds.length; most - least > 1; ) {
+    const middle = (least + most) >> 1;
+    if (bounds[middle] <= bound) least = middle;
+    else most = middle;
+  }
+  return least;
 }

@@ -91,8 +91,10 @@ class SchemaWriter {
   readonly #root: JsonObject;
   readonly #json: (value: Json) => string;
   readonly #plain: readonly Range[];
-  /** Required keys of object schemas, which many `$ref`s may lead to. */
+  /** Required keys of object schemas, which many `$ref`s may lead to; and patterns and their characters as JSON has them. */
   readonly #required = new Map<JsonObject, ReadonlySet<string>>();
+  readonly #patterns = new Map<Json | undefined, Pattern>();
+  readonly #characters = new Map<readonly Range[], { plain: readonly Range[]; escaped: readonly string[] }>();
 
   constructor(automaton: CharacterAutomaton, root: JsonObject, isFramed: boolean) {
     this.#a = automaton;
@@ -267,8 +269,10 @@ class SchemaWriter {
   /** A string with a pattern, in lengths that are within those of the schema. */
   #matching(from: number, { pattern, minLength, maxLength }: JsonObject): number {
     const a = this.#a;
+    const parsed = this.#patterns.get(pattern) ?? parsePattern(String(pattern));
+    this.#patterns.set(pattern, parsed);
     const found = withLengths(
-      parsePattern(String(pattern)),
+      parsed,
       count(minLength, 0, LONGEST_STRING, 'minLength'),
       count(maxLength, ANY, Number.MAX_SAFE_INTEGER, 'maxLength'),
     );
@@ -294,18 +298,23 @@ class SchemaWriter {
 
   /** One of these characters in a string: as it is, or as JSON escapes it. */
   #written(from: number, ranges: readonly Range[]): number {
+    const { plain, escaped } = this.#characters.get(ranges) ?? this.#spelled(ranges);
+    return this.#a.any(from, [
+      ...(plain.length > 0 ? [(at: number) => this.#a.set(at, plain)] : []),
+      ...escaped.map(text => (at: number) => this.#a.text(at, text)),
+    ]);
+  }
+
+  #spelled(ranges: readonly Range[]) {
     const plain = common(ranges, this.#plain);
     const isIn = (code: number, some: readonly Range[]) =>
       some.some(([low, high]) => code >= low && code <= high);
-    const escaped = Array.from({ length: ASCII }, (_, code) => code).filter(
-      code => isIn(code, ranges) && !isIn(code, plain),
-    );
-    return this.#a.any(from, [
-      ...(plain.length > 0 ? [(at: number) => this.#a.set(at, plain)] : []),
-      ...escaped.map(code => (at: number) => {
-        return this.#a.text(at, this.#json(String.fromCharCode(code)).slice(1, -1));
-      }),
-    ]);
+    const escaped = Array.from({ length: ASCII }, (_, code) => code)
+      .filter(code => isIn(code, ranges) && !isIn(code, plain))
+      .map(code => this.#json(String.fromCharCode(code)).slice(1, -1));
+    const spelled = { plain, escaped };
+    this.#characters.set(ranges, spelled);
+    return spelled;
   }
 
   /** Any value, lists and objects at most `depth` levels deep. */

@@ -153,6 +153,31 @@ t.test(
   },
 );
 
+t.test('a schema that would take minutes or gigabytes is refused', async t => {
+  const refused = (message: RegExp, schema: JsonObject, by = tokenizer) =>
+    t.throws(() => jsonResponseGrammar(schema, by, { ...tagged, lead: [], end: [] }, 4096), message);
+  const letters = Array.from({ length: 480 }, (_, i) => String.fromCharCode(0x4e00 + 2 * i)).join('');
+  refused(/it takes too long to compile/, { type: 'string', pattern: `^([${letters}]?){512}$` });
+  const one: JsonObject = { type: 'string', pattern: `^[${letters}]$` };
+  const many = Array.from({ length: 8000 }, () => ({ $ref: '#/$defs/one' }));
+  refused(/it takes too many states/, { $defs: { one }, anyOf: many });
+  const words = [...'"', ...Array.from({ length: 32_768 }, (_, i) => i.toString(36))];
+  const large = {
+    vocabularySize: words.length,
+    words: new Set<number>(),
+    encode: () => [0],
+    decode: (ids: readonly number[]) => ids.map(id => words[id]).join(''),
+  };
+  refused(
+    /its states have more than 16777216 tokens together/,
+    { type: 'string', pattern: '^[0-9a-z]{512}[0-9a-z]{512}$' },
+    {
+      ...tokenizer,
+      ...large,
+    },
+  );
+});
+
 t.test('the longest response of a long chain is known, and of a circle there is none', async t => {
   const chain = Array.from({ length: 50_000 }, (_, i) => ({ tokens: [1], next: [i + 1] }));
   const last = chain.length;

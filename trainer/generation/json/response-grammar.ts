@@ -6,8 +6,11 @@ import { type TextGrammar, type TokenGrammar, type TokenTrie, visitTokens } from
 import { type Framing, unmarkedJson } from './json-schema.ts';
 import { StepBudget, textGrammarOf, tokenTrie } from './text-grammar.ts';
 
-/** Most steps of a schema, see {@link StepBudget}: seconds. */
-const MAX_STEPS = 2 ** 26;
+/** Most steps of a schema, see {@link StepBudget}: a second or two. */
+const MAX_STEPS = 2 ** 24;
+/** Most nodes of the trie that are looked at for the tokens of all states, and most of those tokens: 16 bytes each. */
+const MAX_NODES = 2 ** 26;
+const MAX_WAYS = 2 ** 24;
 
 /** Surroundings of the JSON of a response: tokens, and between them texts, which any tokens may spell. */
 export interface ResponseFrame extends Framing {
@@ -86,10 +89,12 @@ function spellings(
   };
   numberOf(0, []);
   const ways: Ways[] = [];
+  const nodes = new StepBudget(MAX_NODES);
+  let count = 0;
   for (const { state, pending } of places) {
     if (places.length > PLACES_PER_STATE * maxStates) throw tooManyStates(places.length, maxStates);
     const way: Ways = { tokens: [], next: [] };
-    visitTokens(text, state, (node, to) => {
+    const looked = visitTokens(text, state, (node, to) => {
       const begun = pendingAfter(pending, node);
       if (begun === undefined) return false;
       const place = numberOf(to, begun);
@@ -100,6 +105,9 @@ function spellings(
       return false;
     });
     ways.push(way);
+    atOnce(nodes.take(looked));
+    count += way.tokens.length;
+    if (count > MAX_WAYS) throw new RangeError(`its states have more than ${MAX_WAYS} tokens together`);
   }
   const before: number[][] = places.map(() => []);
   for (const [place, { next }] of ways.entries()) for (const to of next) before[to].push(place);

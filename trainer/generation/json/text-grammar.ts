@@ -107,11 +107,10 @@ function* deterministic(
   numberOf(automaton.closure([begin]));
   const next: number[] = [];
   for (let s = 0; s < sets.length; s++) {
-    const ways = automaton.waysFrom(sets[s]);
-    for (const bound of bounds) {
-      const reached = ways(bound);
+    for (const to of automaton.waysFrom(sets[s], bounds)) {
+      const reached = automaton.closure(to);
       next.push(reached.length === 0 ? -1 : numberOf(reached));
-      yield* budget.take(1 + reached.length);
+      yield* budget.take(1 + to.length + reached.length);
     }
     yield* budget.take(sets[s].length);
   }
