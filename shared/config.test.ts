@@ -125,6 +125,17 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
     /extends itself through/,
   );
   t.match(message({ 'run.yaml': 'a: [1' }), /not YAML/);
+  const chain = (levels: number): Files => ({
+    'run.yaml': 'extends: [1.yaml, 1.yaml]',
+    ...Object.fromEntries(
+      Array.from({ length: levels }, (_, i) => [`${i + 1}.yaml`, `extends: [${i + 2}.yaml, ${i + 2}.yaml]`]),
+    ),
+    [`${levels + 1}.yaml`]: 'seed: 1',
+  });
+  t.match(message(chain(28)), /extends files more than 16 levels deep/);
+  t.match(message(chain(13)), /extends more than 256 files, those of its files counted/);
+  t.equal(load(t, chain(3)).seed, 1);
+  t.match(problemsOf(() => load(t, { 'run.yaml': '__proto__: {seed: 3}' }))[0].key, '__proto__');
   t.match(
     message({ 'run.yaml': 'seed: 1\ntags:\n  A: {env_id: X,\n    env_id: Y}\n' }),
     /`tags\.A\.env_id` is there twice, in lines 3 and 4: keep one/,

@@ -9,6 +9,9 @@ import { parseYamlNodes } from './yaml.ts';
 
 /** Key of a config file that lists the files it builds on, by relative path or library name; later files win. */
 const EXTENDS = 'extends';
+/** Levels of files that extend each other, and such files of one config: each level may name the next twice. */
+const DEEPEST_EXTENDS = 16;
+const MAX_FILES = 256;
 
 export interface LoadOptions<Schema extends TSchema> {
   readonly schema: Schema;
@@ -104,11 +107,11 @@ export function validateConfig<Schema extends TSchema>(
 /** Merges maps recursively, `over` winning; arrays, scalars and null replace. */
 export function mergeConfig(base: Json, over: Json): Json {
   if (!isObject(base) || !isObject(over)) return over;
-  const out: { [key: string]: Json } = { ...base };
-  for (const [key, value] of Object.entries(over)) {
-    out[key] = key in base ? mergeConfig(base[key], value) : value;
-  }
-  return out;
+  const merged = Object.entries(over).map(([key, value]): [string, Json] => [
+    key,
+    Object.hasOwn(base, key) ? mergeConfig(base[key], value) : value,
+  ]);
+  return Object.fromEntries([...Object.entries(base), ...merged]);
 }
 
 /**
@@ -251,6 +254,7 @@ function readLayers(
   const fail = (message: string): never => {
     throw new ConfigError([{ key: '', where: shown(file), message }]);
   };
+  if (trail.length > DEEPEST_EXTENDS) fail(`extends files more than ${DEEPEST_EXTENDS} levels deep`);
   if (trail.includes(file)) fail(`extends itself through ${[...trail, file].map(shown).join(' → ')}`);
   let text = '';
   try {
@@ -281,9 +285,13 @@ function readLayers(
   const lines = new Map<string, number>();
   const fault = collectLines(document.contents, '', counter, lines);
   if (fault) fail(fault);
-  const below = (names as string[]).flatMap(name =>
-    readLayers(configFile(name, dirname(file), library, shown(file)), [...trail, file], options),
-  );
+  const below: Layer[] = [];
+  for (const name of names as string[]) {
+    below.push(
+      ...readLayers(configFile(name, dirname(file), library, shown(file)), [...trail, file], options),
+    );
+    if (below.length > MAX_FILES) fail(`extends more than ${MAX_FILES} files, those of its files counted`);
+  }
   const named =
     parts && parts.key in value
       ? partLayers(
