@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, extname, join, relative, resolve } from 'node:path';
 import type { Static, TSchema } from 'typebox';
 import { type Document, isMap, isPair, isScalar, isSeq, LineCounter } from 'yaml';
@@ -12,6 +12,8 @@ const EXTENDS = 'extends';
 /** Levels of files that extend each other, and such files of one config: each level may name the next twice. */
 const DEEPEST_EXTENDS = 16;
 const MAX_FILES = 256;
+/** Largest config file. */
+const MAX_BYTES = 4 * 2 ** 20;
 
 export interface LoadOptions<Schema extends TSchema> {
   readonly schema: Schema;
@@ -256,6 +258,8 @@ function readLayers(
   };
   if (trail.length > DEEPEST_EXTENDS) fail(`extends files more than ${DEEPEST_EXTENDS} levels deep`);
   if (trail.includes(file)) fail(`extends itself through ${[...trail, file].map(shown).join(' → ')}`);
+  const bytes = attempted(() => statSync(file).size) ?? 0;
+  if (bytes > MAX_BYTES) fail(`has ${bytes} bytes, and a config file at most ${MAX_BYTES}`);
   let text = '';
   try {
     text = readFileSync(file, 'utf8');
