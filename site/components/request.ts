@@ -1,5 +1,6 @@
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { components } from '../../openapi/schema.d.ts';
+import { parseJson } from '../../shared/json.ts';
 import { html } from './html.ts';
 import { withUnit } from './text.ts';
 
@@ -87,12 +88,8 @@ export function failureOf(
   text: string,
 ): RequestFailed | undefined {
   if (ok) return undefined;
-  let said: Partial<ProblemReply> | null = null;
-  try {
-    said = JSON.parse(text);
-  } catch {
-    // Not JSON: the text itself is the message.
-  }
+  // Where it is not JSON, the text itself is the message.
+  const said = parseJson(text) as Partial<ProblemReply> | null | undefined;
   const { title, detail = title } = said ?? {};
   return new RequestFailed({
     ...(typeof detail === 'string'

@@ -1,3 +1,5 @@
+import { parseJson } from '../../shared/json.ts';
+
 const NO_BREAK_SPACE = '\u00a0';
 
 /** A number with its unit on the same line: `42 %`, `45 s`. */
@@ -16,11 +18,6 @@ export function shortened(text: string, length = MAX_LENGTH): string {
 
 /** A reply of a server: JSON with its parts on lines, any other text unchanged, short enough to draw. */
 export function readableReply(reply: string, length?: number): string {
-  let text = reply;
-  try {
-    text = JSON.stringify(JSON.parse(reply), null, 2);
-  } catch {
-    // Not a single JSON value, e.g. JSON Lines: shown unchanged.
-  }
-  return shortened(text, length);
+  const value = parseJson(reply);
+  return shortened(value === undefined ? reply : JSON.stringify(value, null, 2), length);
 }

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { attempted } from '../../shared/json.ts';
 import { html } from '../components/html.ts';
 import type * as CodeMirror from './codemirror.d.mts';
 
@@ -153,12 +154,8 @@ interface KeptProgram {
 }
 
 function keptPrograms(): readonly KeptProgram[] {
-  try {
-    const kept: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]');
-    return Array.isArray(kept) ? kept.filter(each => typeof each?.text === 'string') : [];
-  } catch {
-    return [];
-  }
+  const kept = attempted((): unknown => JSON.parse(localStorage.getItem(KEY) ?? '[]'));
+  return Array.isArray(kept) ? kept.filter(each => typeof each?.text === 'string') : [];
 }
 
 const nameOf = ({ statement }: ProgramTask): string =>
@@ -172,9 +169,8 @@ export const keptProgram = (task: ProgramTask): string | undefined =>
 export function keepProgram(task: ProgramTask, text: string): void {
   const name = nameOf(task);
   const others = keptPrograms().filter(each => each.task !== name);
-  try {
-    localStorage.setItem(KEY, JSON.stringify([{ task: name, text }, ...others].slice(0, MAX_KEPT)));
-  } catch {
-    // The browser stores nothing for this page: the program lasts until the page is left.
-  }
+  // A browser that stores nothing for this page keeps the program until the page is left.
+  attempted(() =>
+    localStorage.setItem(KEY, JSON.stringify([{ task: name, text }, ...others].slice(0, MAX_KEPT))),
+  );
 }

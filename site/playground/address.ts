@@ -1,4 +1,4 @@
-import { isObject, type Json } from '../../shared/json.ts';
+import { attempted, isObject, type Json, parseJson } from '../../shared/json.ts';
 import type { PlayStart } from '../player/session-state.ts';
 
 /** Current view: the part of the address after `#`. */
@@ -32,7 +32,8 @@ export function parseAddress(hash: string): Address {
   const mark = hash.indexOf('?');
   const path = (mark < 0 ? hash : hash.slice(0, mark)).replace(/^#\/?/, '');
   const [view, ...rest] = path.split('/');
-  const name = decode(rest.join('/')) || undefined;
+  const written = rest.join('/');
+  const name = (attempted(() => decodeURIComponent(written)) ?? written) || undefined;
   const parameters = new URLSearchParams(mark < 0 ? '' : hash.slice(mark + 1));
   if (view === 'watch') return { view, sessionId: name, ...readFilters(parameters) };
   if (view === 'environments') return { view };
@@ -64,24 +65,10 @@ function readFilters(parameters: URLSearchParams): Omit<WatchAddress, 'view' | '
 }
 
 function readPart(part: (typeof JSON_PARTS)[number], text: string | null): Json | undefined {
-  if (text === null) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text ?? '');
   const isList = part !== 'config' && part !== 'options';
   const fits = isList ? Array.isArray(value) : isObject(value);
   return fits ? (value as Json) : undefined;
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** The address as a link has it. */

@@ -1,3 +1,5 @@
+import { attempted } from '../../shared/json.ts';
+
 /** Current view of the run pages: the part of the address after `#`. */
 export interface Address {
   readonly view: View;
@@ -28,7 +30,7 @@ export function parseAddress(hash: string): Address {
   if (kind === 'compare' || kind === 'leaderboard') return { view: kind, query };
   if (kind !== 'run' || !id) return { view: 'runs', query };
   const known = RUN_VIEWS.find(name => name === view) ?? 'overview';
-  return { view: known, run: decoded(id), query };
+  return { view: known, run: attempted(() => decodeURIComponent(id)) ?? id, query };
 }
 
 /** The view as an address; empty choices are left out. */
@@ -38,12 +40,4 @@ export function formatAddress({ view, run, query = {} }: Partial<Address> & Pick
   const chosen = Object.entries(query).filter(([, value]) => value !== '');
   const search = chosen.length === 0 ? '' : `?${new URLSearchParams(chosen)}`;
   return `#/${path === 'runs' ? '' : path}${search}`;
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

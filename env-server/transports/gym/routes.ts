@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, parseJson } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { RecentMap } from '../../../shared/remembered.ts';
 import { compiled } from '../../../shared/schema/check.ts';
@@ -43,15 +43,8 @@ function spaceInfo(space: Space): JsonObject {
 /** True if a path part is a member of a space, as text or as JSON; ids count from 0. */
 function contains(space: Space, text: string): boolean {
   const { check } = compiled(jsonSchema(space));
-  return check(text) || readings(text).some(value => check(actionFromZeroBased(space, value)));
-}
-
-function readings(text: string): Json[] {
-  try {
-    return [JSON.parse(text)];
-  } catch {
-    return [];
-  }
+  const value = parseJson(text) as Json | undefined;
+  return check(text) || (value !== undefined && check(actionFromZeroBased(space, value)));
 }
 
 /** True if a space description claims nothing that is not true of the space. */

@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
-import type { JsonObject } from '../../../shared/json.ts';
+import { attempted, type JsonObject } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import {
   Bag,
@@ -123,16 +123,7 @@ export function defaultEnvName({ headers }: FastifyRequest): string | undefined 
   if (typeof deployment === 'string') return deployment;
   const basic = BASIC.exec(headers.authorization ?? '');
   const [user] = basic ? Buffer.from(basic[1], 'base64').toString().split(':', 1) : [''];
-  return ENV_ID.test(user) ? decoded(user) : undefined;
-}
-
-/** Decoded part of an address; undefined for an invalid `%` encoding. */
-function decoded(part: string): string | undefined {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return undefined;
-  }
+  return ENV_ID.test(user) ? attempted(() => decodeURIComponent(user)) : undefined;
 }
 
 /** A task without the omitted fields. */

@@ -1,4 +1,4 @@
-import { parseJson } from '../../../shared/json.ts';
+import { isObject, parseJson } from '../../../shared/json.ts';
 import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { clip, FormatError, type Row, textOf } from './format.ts';
 
@@ -29,7 +29,7 @@ export function messagesIn(row: Row, name: string, role: string): Message[] {
 }
 
 function messageOf(value: unknown, place: string): Message {
-  if (!isRow(value) || typeof value.role !== 'string')
+  if (!isObject(value) || typeof value.role !== 'string')
     throw new FormatError(`\`${place}\` is a message with \`role\` and \`content\`, got ${clip(value)}`);
   const thought = value.reasoning_content ?? value.reasoning;
   const texts = [typeof thought === 'string' ? thought : '', contentText(value.content)];
@@ -43,7 +43,7 @@ export function contentText(content: unknown): string {
   if (!Array.isArray(content)) return textOf(content);
   return content
     .map(part => {
-      if (!isRow(part)) return textOf(part);
+      if (!isObject(part)) return textOf(part);
       return typeof part.text === 'string' ? part.text : `[${textOf(part.type)}]`;
     })
     .join('\n');
@@ -53,10 +53,10 @@ export function contentText(content: unknown): string {
 export function callOf(value: unknown): string {
   if (typeof value === 'string') {
     const parsed = parseJson(value);
-    return isRow(parsed) ? callOf(parsed) : value;
+    return isObject(parsed) ? callOf(parsed) : value;
   }
-  if (!isRow(value)) return textOf(value);
-  const call = isRow(value.function) ? value.function : value;
+  if (!isObject(value)) return textOf(value);
+  const call = isObject(value.function) ? value.function : value;
   return `${textOf(call.function_name ?? call.name ?? 'tool')}(${argumentsText(call.arguments ?? {})})`;
 }
 
@@ -67,7 +67,7 @@ const MAX_LINE = 80;
 function argumentsText(given: unknown): string {
   const value = typeof given === 'string' ? parseJson(given) : given;
   const line = typeof given === 'string' ? given : JSON.stringify(given);
-  if (!isRow(value) || (line.length <= MAX_LINE && !line.includes('\\n'))) return line;
+  if (!isObject(value) || (line.length <= MAX_LINE && !line.includes('\\n'))) return line;
   const lines = Object.entries(value).map(([name, part]) => `  ${name}: ${indented(part)}`);
   return `\n${lines.join('\n')}\n`;
 }
@@ -128,6 +128,3 @@ export function turnOf(state: string, message: Message): TurnRecord {
     ...{ llm_response: response, llm_raw_response: response, tokens: [0, 0], sample: -1 },
   };
 }
-
-export const isRow = (value: unknown): value is Row =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

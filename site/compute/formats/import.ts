@@ -1,7 +1,6 @@
-import { jsonOf, parseJson } from '../../../shared/json.ts';
+import { isObject, jsonOf, parseJson } from '../../../shared/json.ts';
 import type { EpisodeRecord } from '../../../shared/run-folder/run-files.ts';
 import { episodeOf } from '../episode-record.ts';
-import { isRow } from './chat.ts';
 import { clip, FormatError, type ReadEpisode, type Row, stepOf, type TrajectoryFormat } from './format.ts';
 import { ATIF, TRL, VERIFIERS, VERIFIERS_TRACES, VERL } from './rows.ts';
 
@@ -71,7 +70,7 @@ export class TrajectoryImport {
    * @throws FormatError for a row that does not fit the file's format, and for too many rows
    */
   add(value: unknown, place: string): void {
-    if (!isRow(value)) throw new FormatError(`${place} is not an object: ${clip(value)}`);
+    if (!isObject(value)) throw new FormatError(`${place} is not an object: ${clip(value)}`);
     this.#format ??= formatOf(value, place);
     const format = this.#format;
     if (!format.recognizes(value))

@@ -1,6 +1,8 @@
+import { isObject } from '../../../shared/json.ts';
 import type { TurnRecord } from '../../../shared/run-folder/run-files.ts';
 import { isEndName } from '../../../shared/step-info.ts';
-import { callOf, contentText, isRow, type Message, messagesIn, promptText, turnOf, turnsOf } from './chat.ts';
+import { object } from '../episode-record.ts';
+import { callOf, contentText, type Message, messagesIn, promptText, turnOf, turnsOf } from './chat.ts';
 import {
   clip,
   episodeOf,
@@ -57,10 +59,10 @@ export const VERIFIERS: TrajectoryFormat = {
     row.completion !== undefined &&
     OWN_FIELDS.some(name => Object.hasOwn(row, name)),
   read(row) {
-    const metrics = isRow(row.metrics) ? row.metrics : {};
+    const metrics = isObject(row.metrics) ? row.metrics : {};
     const rewards = numbersOf(metrics, []);
     const tag = typeof row.task === 'string' && row.task !== '' ? row.task : undefined;
-    const end = isRow(row.error) || typeof row.error === 'string' ? 'error' : row.stop_condition;
+    const end = isObject(row.error) || typeof row.error === 'string' ? 'error' : row.stop_condition;
     // A rollout that failed before its first request has null for both.
     const messages = (name: string, role: string) => (row[name] === null ? [] : messagesIn(row, name, role));
     return {
@@ -117,22 +119,22 @@ export const TRL: TrajectoryFormat = {
 export const VERIFIERS_TRACES: TrajectoryFormat = {
   name: 'verifiers',
   fields: 'traces, task, env',
-  recognizes: row => Array.isArray(row.traces) && isRow(row.task),
+  recognizes: row => Array.isArray(row.traces) && isObject(row.task),
   read(row) {
-    const traces = (row.traces as readonly unknown[]).filter(isRow);
+    const traces = (row.traces as readonly unknown[]).filter(isObject);
     // An episode that failed before an agent began has none.
     return traces.length === 0 ? [episodeIn(row, {})] : traces.map(trace => episodeIn(row, trace));
   },
 };
 
 function episodeIn(row: Row, trace: Row): ReadEpisode {
-  const task = partOf(row, 'task');
-  const data = partOf(task, 'data');
-  const work = partOf(partOf(row, 'run'), 'work');
-  const { id } = partOf(row, 'env');
-  const metrics = numbersOf(partOf(trace, 'metrics'), []) ?? {};
-  const scores = Object.entries(partOf(trace, 'rewards')).flatMap(([name, reward]) => {
-    const { score, weight = 1 } = isRow(reward) ? reward : {};
+  const task = object(row.task);
+  const data = object(task.data);
+  const work = object(object(row.run).work);
+  const { id } = object(row.env);
+  const metrics = numbersOf(object(trace.metrics), []) ?? {};
+  const scores = Object.entries(object(trace.rewards)).flatMap(([name, reward]) => {
+    const { score, weight = 1 } = isObject(reward) ? reward : {};
     return typeof score === 'number' && typeof weight === 'number' ? [{ name, score, weight }] : [];
   });
   const rewards = { ...Object.fromEntries(scores.map(({ name, score }) => [name, score])), ...metrics };
@@ -141,7 +143,7 @@ function episodeIn(row: Row, trace: Row): ReadEpisode {
   const tag = typeof id === 'string' && id !== '' ? id : undefined;
   return {
     step: typeof work.step === 'number' ? work.step : 0,
-    group: textOf(partOf(row, 'group').id ?? data.idx ?? data.name ?? task.key),
+    group: textOf(object(row.group).id ?? data.idx ?? data.name ?? task.key),
     episode: episodeOf({
       format: 'verifiers',
       turns: turnsOf([], messagesIn({ messages: conversationIn(trace) }, 'messages', 'user')),
@@ -158,7 +160,7 @@ function episodeIn(row: Row, trace: Row): ReadEpisode {
 
 /** Messages on the path to the last one; a compacted graph has other leaves. */
 function conversationIn({ nodes }: Row): unknown[] {
-  const all = Array.isArray(nodes) ? nodes.filter(isRow) : [];
+  const all = Array.isArray(nodes) ? nodes.filter(isObject) : [];
   const messages: unknown[] = [];
   let at = all.length - 1;
   // A parent comes before its children, so the path ends.
@@ -170,11 +172,6 @@ function conversationIn({ nodes }: Row): unknown[] {
   return messages.reverse();
 }
 
-const partOf = (row: Row, name: string): Row => {
-  const value = row[name];
-  return isRow(value) ? value : {};
-};
-
 /** The Agent Trajectory Interchange Format of Harbor: `agent/trajectory.json` of a trial, versions 1.x. */
 export const ATIF: TrajectoryFormat = {
   name: 'ATIF',
@@ -183,16 +180,16 @@ export const ATIF: TrajectoryFormat = {
   read(row) {
     const { steps, agent, session_id, extra } = row;
     if (!Array.isArray(steps)) throw new FormatError(`\`steps\` is a list of steps, got ${clip(steps)}`);
-    const tag = isRow(agent) && typeof agent.name === 'string' ? agent.name : undefined;
+    const tag = isObject(agent) && typeof agent.name === 'string' ? agent.name : undefined;
     const { turns, task } = turnsIn(steps);
-    const reward = isRow(extra) && typeof extra.reward === 'number' ? extra.reward : null;
+    const reward = isObject(extra) && typeof extra.reward === 'number' ? extra.reward : null;
     return {
       step: 0,
       group: task,
       episode: episodeOf({
         format: 'ATIF',
         turns,
-        success: isRow(extra) ? successOf(extra) : null,
+        success: isObject(extra) ? successOf(extra) : null,
         return: reward,
         ...(tag === undefined ? {} : { tag }),
         ...(typeof session_id === 'string' ? { id: session_id } : {}),
@@ -210,7 +207,7 @@ function turnsIn(steps: readonly unknown[]): { readonly turns: TurnRecord[]; rea
   let before: Message[] = [];
   let task = '';
   for (const [i, step] of steps.entries()) {
-    if (!isRow(step) || typeof step.source !== 'string')
+    if (!isObject(step) || typeof step.source !== 'string')
       throw new FormatError(
         `\`steps[${i}]\` is a step with a \`source\` and a \`message\`, got ${clip(step)}`,
       );
@@ -236,8 +233,8 @@ function messageOf(step: Row): Message {
 
 /** Results of the tools that a step called. */
 function observationsOf({ observation }: Row): Message[] {
-  const results = isRow(observation) && Array.isArray(observation.results) ? observation.results : [];
+  const results = isObject(observation) && Array.isArray(observation.results) ? observation.results : [];
   return results
-    .filter(isRow)
+    .filter(isObject)
     .map(({ content }) => ({ role: 'observation', text: contentText(content), calls: [] }));
 }

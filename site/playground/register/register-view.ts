@@ -1,4 +1,5 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { parseJson } from '../../../shared/json.ts';
 import { counted } from '../../../shared/text.ts';
 import { CodeField, revealFault, selectRange, textOf } from '../../components/fields.ts';
 import { html } from '../../components/html.ts';
@@ -226,13 +227,8 @@ function skipSpace(text: string, at: number): number {
 /** Moves to the target of a pointer; to the whole text where it is not JSON. */
 function revealPointer(area: HTMLTextAreaElement, pointer: string): void {
   const { value: text } = area;
-  let range = { start: 0, end: text.length };
-  try {
-    JSON.parse(text);
-    range = locate(text, pointer);
-  } catch {
-    // Code, or JSON with a later error: there is no narrower place to show.
-  }
+  const isJson = parseJson(text) !== undefined;
+  const range = isJson ? locate(text, pointer) : { start: 0, end: text.length };
   selectRange(area, range.start, range.end);
 }
 
