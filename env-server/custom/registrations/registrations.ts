@@ -45,18 +45,11 @@ interface AuditedAttempt {
   readonly definition: unknown;
 }
 
-interface AuditParts {
-  readonly store: Pick<Store, 'note' | 'audit'>;
-  readonly log: Logger;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-}
-
 /** The audit record of registrations, replacements, removals and refused attempts, in the store and in the log. */
 class AuditTrail {
-  readonly #parts: AuditParts;
+  readonly #parts: RegistrationParts;
 
-  constructor(parts: AuditParts) {
+  constructor(parts: RegistrationParts) {
     this.#parts = parts;
   }
 
@@ -74,19 +67,7 @@ class AuditTrail {
   refused(attempt: AuditedAttempt, error: unknown): void {
     const entry = this.#entry(attempt, outcomeOf(error));
     this.#parts.store.note(entry);
-    this.#log(entry);
-  }
-
-  /** Runs the work and records its outcome; successful work has stored its entry itself. */
-  async follow<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
-    try {
-      const result = await work();
-      this.#log(this.accepted(attempt));
-      return result;
-    } catch (error) {
-      this.refused(attempt, error);
-      throw error;
-    }
+    this.log(entry);
   }
 
   #entry({ principal, action, envId, definition }: AuditedAttempt, outcome: string): AuditEntry {
@@ -102,7 +83,7 @@ class AuditTrail {
     };
   }
 
-  #log({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
+  log({ action, principal, envId, kind, sha256, outcome }: AuditEntry): void {
     this.#parts.log.info(
       { audit: action, principal, env_id: envId, kind, sha256, outcome },
       `${action} ${envId}: ${outcome}`,
@@ -127,6 +108,9 @@ export interface RegistrationParts {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 }
+
+/** @throws Problem `invalid_request` with JSON pointers into the request */
+type DefinitionCheck = (given: unknown) => asserts given is Definition;
 
 /** An accepted registration. */
 export interface Registered {
@@ -195,10 +179,16 @@ export class Registrations {
    * @throws Problem `invalid_request`, `environment_exists`, `check_failed`, `too_many_environments`,
    * `too_many_requests`
    */
-  register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
-    return this.#audited({ principal, action: 'register', envId, definition }, () =>
-      this.#register(principal, envId, definition),
-    );
+  register(
+    principal: Principal,
+    envId: string,
+    definition: unknown,
+    check: DefinitionCheck,
+  ): Promise<Registered> {
+    return this.#audited({ principal, action: 'register', envId, definition }, async () => {
+      check(definition);
+      return this.#register(principal, envId, definition);
+    });
   }
 
   async #register(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
@@ -220,16 +210,18 @@ export class Registrations {
    * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`, `invalid_request`, `check_failed`,
    * `environment_in_use` where its owner's compositions would no longer fit
    */
-  replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
-    return this.#audited({ principal, action: 'replace', envId, definition }, () =>
-      this.#replace(principal, envId, definition),
-    );
-  }
-
-  async #replace(principal: Principal, envId: string, definition: Definition): Promise<Registered> {
-    const known = this.#own(principal, envId);
-    this.#requireIdle(envId);
-    return this.#accept(principal, 'replace', envId, definition, known);
+  replace(
+    principal: Principal,
+    envId: string,
+    definition: unknown,
+    check: DefinitionCheck,
+  ): Promise<Registered> {
+    return this.#audited({ principal, action: 'replace', envId, definition }, async () => {
+      check(definition);
+      const known = this.owned(principal, envId);
+      this.#requireIdle(envId);
+      return this.#accept(principal, 'replace', envId, definition, known);
+    });
   }
 
   /**
@@ -244,11 +236,11 @@ export class Registrations {
   }
 
   async #remove(principal: Principal, envId: string): Promise<void> {
-    this.#own(principal, envId);
+    this.owned(principal, envId);
     const { sessionsOf } = this.#parts;
     const sessions = await sessionsOf(envId);
     // It may have been removed meanwhile.
-    const known = this.#own(principal, envId);
+    const known = this.owned(principal, envId);
     if (sessions > 0) {
       throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
     }
@@ -281,14 +273,6 @@ export class Registrations {
     } finally {
       this.#underWay.delete(envId);
     }
-  }
-
-  /**
-   * A definition as registered, for its owner.
-   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`
-   */
-  definition(principal: Principal, envId: string): StoredEnvironment {
-    return this.#own(principal, envId);
   }
 
   /**
@@ -353,8 +337,11 @@ export class Registrations {
     return [...owners.values()];
   }
 
-  /** @throws Problem unless this principal may change the environment */
-  #own(principal: Principal, envId: string): StoredEnvironment {
+  /**
+   * An environment as registered, for its owner, who may change it.
+   * @throws Problem `unknown_environment`, `forbidden`, `builtin_environment`
+   */
+  owned(principal: Principal, envId: string): StoredEnvironment {
     const { registry } = this.#parts.context;
     if (registry.isBuiltIn(envId)) throw builtIn(envId);
     const stored = this.#customRegistry.all.get(envId);
@@ -371,15 +358,18 @@ export class Registrations {
     return stored;
   }
 
-  /** Runs the work, notifies the other processes, and records its outcome. */
+  /** Runs the work, which stores the entry of its success, notifies the other processes, and records its outcome. */
   async #audited<T>(attempt: AuditedAttempt, work: () => Promise<T>): Promise<T> {
-    const result = await this.audit.follow(attempt, async () => {
-      const done = await work();
+    try {
+      const result = await work();
       await this.#parts.announce?.();
-      return done;
-    });
-    this.#warnOfLoss();
-    return result;
+      this.audit.log(this.audit.accepted(attempt));
+      this.#warnOfLoss();
+      return result;
+    } catch (error) {
+      this.audit.refused(attempt, error);
+      throw error;
+    }
   }
 
   #warnOfLoss(): void {

@@ -6,11 +6,10 @@ import { DEFINITIONS, Definition, KINDS, PROTOCOLS } from '../../custom/definiti
 import { EXAMPLES } from '../../custom/examples.ts';
 import type { Registered, Registrations } from '../../custom/registrations/registrations.ts';
 import { withoutSecrets } from '../../custom/remote/secrets.ts';
-import { type CheckReport as Report, RULES, type Rule } from '../../environments/core/checker/play.ts';
+import { RULES, type Rule } from '../../environments/core/checker/play.ts';
 import { chain } from '../../environments/core/maybe-promise.ts';
-import type { AuditAction, StoredEnvironment } from '../../persistence/environment-rows.ts';
+import type { StoredEnvironment } from '../../persistence/environment-rows.ts';
 import { invalidRequest, type Problem } from '../../problems.ts';
-import type { Principal } from '../../sessions/principal.ts';
 import { serverOperation } from '../operation.ts';
 import { AnyJson, EnvId, nullable } from '../schemas/fields.ts';
 import { compileCheck, type InputCheck } from '../validation.ts';
@@ -153,8 +152,8 @@ export const register = serverOperation({
   examples: EXAMPLES,
   result: Registration,
   async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
-    const checked = audited(registrations, principal, 'register', env_id, definition);
-    return registration(registrations, await registrations.register(principal, env_id, checked));
+    const accepted = registrations.register(principal, env_id, definition, checkDefinition);
+    return registration(registrations, await accepted);
   },
 });
 
@@ -181,8 +180,8 @@ export const replace = serverOperation({
   documented,
   result: Registration,
   async handle({ services: { registrations }, request: { principal }, input: { env_id, definition } }) {
-    const checked = audited(registrations, principal, 'replace', env_id, definition);
-    return registration(registrations, await registrations.replace(principal, env_id, checked));
+    const accepted = registrations.replace(principal, env_id, definition, checkDefinition);
+    return registration(registrations, await accepted);
   },
 });
 
@@ -217,7 +216,7 @@ export const checkOperation = serverOperation({
   params: { env_id: EnvId },
   result: CheckReport,
   async handle({ services, request, input }) {
-    return plainReport(await services.registrations.check(request.principal, input.env_id));
+    return services.registrations.check(request.principal, input.env_id);
   },
 });
 
@@ -233,7 +232,7 @@ export const getDefinition = serverOperation({
   params: { env_id: EnvId },
   result: StoredDefinition,
   handle: ({ services, request, input }) =>
-    storedDefinition(services.registrations.definition(request.principal, input.env_id)),
+    storedDefinition(services.registrations.owned(request.principal, input.env_id)),
 });
 
 const checks = new Map<object, InputCheck>();
@@ -252,26 +251,6 @@ function checkDefinition(given: unknown): asserts given is Definition {
   check({ definition: given });
 }
 
-/**
- * Checks a definition; the audit log records a refusal.
- * @throws Problem `invalid_request` with JSON pointers into the request
- */
-function audited(
-  registrations: Registrations,
-  principal: Principal,
-  action: AuditAction,
-  envId: string,
-  given: unknown,
-): Definition {
-  try {
-    checkDefinition(given);
-    return given;
-  } catch (error) {
-    registrations.audit.refused({ principal, action, envId, definition: given }, error);
-    throw error;
-  }
-}
-
 function chosen<T extends string>(given: object, key: string, choices: readonly T[]): T {
   const value = (given as { [key: string]: unknown })[key];
   const found = choices.find(choice => choice === value);
@@ -285,15 +264,11 @@ function refused(pointer: string, detail: string): Problem {
   return invalidRequest(pointer, detail, `${pointer}: ${detail}`);
 }
 
-function plainReport({ warnings, ...report }: Report): Static<typeof CheckReport> {
-  return { ...report, findings: [...report.findings], ...(warnings && { warnings: [...warnings] }) };
-}
-
 function registration(
   registrations: Registrations,
   { stored, report }: Registered,
 ): Static<typeof Registration> {
-  return { ...about(stored), durable: registrations.durable, report: plainReport(report) };
+  return { ...about(stored), durable: registrations.durable, report };
 }
 
 /** Values of `headers` are secrets of the owner's service and never leave the server. */

@@ -253,9 +253,9 @@ export interface CheckReport {
   readonly episodes: number;
   readonly steps: number;
   /** A few for each rule. */
-  readonly findings: readonly Finding[];
+  readonly findings: Finding[];
   /** Oddities that may be intended; they fail no rule. */
-  readonly warnings?: readonly string[];
+  readonly warnings?: string[];
 }
 
 /** Most findings kept for each rule. */
@@ -273,7 +273,7 @@ export class Findings {
     this.#where = where;
   }
 
-  get warnings(): readonly string[] {
+  get warnings(): string[] {
     return [...this.#warnings];
   }
 
