@@ -1,6 +1,6 @@
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
-import type { JsonObject } from '../../shared/json.ts';
 import { closed } from '../../shared/schema/type.ts';
+import type { EXAMPLES } from '../custom/examples.ts';
 import type { Registrations } from '../custom/registrations/registrations.ts';
 import type { MaybePromise } from '../environments/core/maybe-promise.ts';
 import type { AuditAction } from '../persistence/environment-rows.ts';
@@ -19,11 +19,6 @@ export type OperationInput = { readonly [key: string]: unknown };
 export interface Representation {
   readonly contentType: string;
   readonly body: string | Buffer;
-}
-
-interface BodyExample {
-  readonly summary: string;
-  readonly value: JsonObject;
 }
 
 /** An operation without its handler. */
@@ -55,7 +50,7 @@ export interface OperationDeclaration {
   /** Body properties that the reference shows in more detail than the check requires. */
   readonly documented?: TProperties;
   /** Example bodies for the reference, by name. */
-  readonly examples?: { readonly [name: string]: BodyExample };
+  readonly examples?: typeof EXAMPLES;
   /** Content types that `represent` may choose besides JSON. */
   readonly mediaTypes?: readonly string[];
   /** Schema of the JSON that `represent` writes, where that is not the result. */

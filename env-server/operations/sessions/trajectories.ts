@@ -162,23 +162,17 @@ interface RenderedPicture {
 }
 
 /** Pictures of the most recently viewed episodes: painting one costs as much as hundreds of steps. */
-class RecentPictures {
-  readonly #painted = new RecentMap<LiveEpisode, RenderedPicture>(MAX_PICTURES);
+const pictures = new RecentMap<LiveEpisode, RenderedPicture>(MAX_PICTURES);
 
-  /** The current state of a session as the base64 of a PNG. */
-  of({ variant, episode }: Session, size?: number): string {
-    let painted = this.#painted.get(episode);
-    if (painted?.step !== episode.stepCount || painted.size !== size) {
-      const picture = pictureOf(variant, episode.state, episode.stepCount);
-      const png = encodePng(size === undefined ? picture : scaled(picture, size)).toString('base64');
-      painted = { step: episode.stepCount, size, png };
-      this.#painted.set(episode, painted);
-    }
-    return painted.png;
-  }
+/** The current state of a session as the base64 of a PNG. */
+function pngOf({ variant, episode }: Session, size: number | undefined): string {
+  const known = pictures.get(episode);
+  if (known?.step === episode.stepCount && known.size === size) return known.png;
+  const picture = pictureOf(variant, episode.state, episode.stepCount);
+  const png = encodePng(size === undefined ? picture : scaled(picture, size)).toString('base64');
+  pictures.set(episode, { step: episode.stepCount, size, png });
+  return png;
 }
-
-const pictures = new RecentPictures();
 
 export const render = sessionOperation({
   name: 'render',
@@ -197,7 +191,7 @@ export const render = sessionOperation({
     const mode = input.mode ?? 'text';
     switch (mode) {
       case 'png':
-        return { mode, png: pictures.of(session, input.size) };
+        return { mode, png: pngOf(session, input.size) };
       case 'structured':
         return { mode, structured: session.episode.observe('structured') };
       case 'text':

@@ -57,12 +57,6 @@ export const reseedsView = ({ reseeds }: Pick<EpisodeState, 'reseeds'>): Pick<Se
     ? { reseeds: reseeds.map(({ step, dynamicsSeed }) => ({ step, dynamics_seed: dynamicsSeed })) }
     : {};
 
-/** A session just opened, as its client sees it; if that view fails, the session is closed again. */
-function openedView(sessions: SessionManager, opened: LiveSession): Session {
-  const [view] = discarding(sessions, [opened], viewsOf([opened]));
-  return view;
-}
-
 /**
  * The reply for sessions just opened; a large group is written in slices. If it fails, the sessions are closed again,
  * because nobody knows their ids.
@@ -84,7 +78,9 @@ export function createdReply(
   sessions: SessionManager,
   members: readonly LiveSession[],
 ): MaybePromise<Session | WrittenResult> {
-  return members.length > 1 ? openedReply(sessions, members, true) : openedView(sessions, members[0]);
+  if (members.length > 1) return openedReply(sessions, members, true);
+  const [view] = discarding(sessions, members, viewsOf(members));
+  return view;
 }
 
 function* writing(
