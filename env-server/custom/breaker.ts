@@ -1,5 +1,5 @@
 /** Consecutive failures that open it. */
-const TRIP_AFTER = 5;
+export const TRIP_AFTER = 5;
 const FIRST_PAUSE_MS = 1000;
 const MAX_PAUSE_MS = 60_000;
 

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { Problem } from '../../problems.ts';
-import { CircuitBreaker } from '../breaker.ts';
+import { CircuitBreaker, TRIP_AFTER } from '../breaker.ts';
 import {
   compileEngine,
   KILL_FACTOR,
@@ -17,8 +17,6 @@ const WORKER = new URL('./worker.ts', import.meta.url);
 const MAX_SCRIPTS_PER_WORKER = 16;
 /** Calls of one script that may wait. */
 const MAX_QUEUE_LENGTH = 10_000;
-/** Consecutive calls that hit a limit or lost their worker, after which a script is paused. */
-const TRIP_AFTER = 5;
 const BYTES_PER_MB = 1024 * 1024;
 const MS_PER_S = 1000;
 const MICROSECONDS_PER_MS = 1000;
@@ -101,7 +99,7 @@ export class ScriptPool {
   script({ owner, ...source }: ScriptSource): PooledScript {
     this.#owners.add(owner);
     const slots = this.#slots.group(owner, this.#share);
-    return { ...source, id: ++this.#scripts, slots, breaker: new CircuitBreaker(this.#now, TRIP_AFTER) };
+    return { ...source, id: ++this.#scripts, slots, breaker: new CircuitBreaker(this.#now) };
   }
 
   /**
@@ -109,16 +107,7 @@ export class ScriptPool {
    * @throws Problem `environment_fault`, `script_limit`, `too_many_requests`
    */
   async load(script: PooledScript): Promise<{ valid_actions: boolean }> {
-    return JSON.parse(await this.#run(script, undefined));
-  }
-
-  /**
-   * Calls a script; see `bridge.ts` for requests and answers.
-   * @throws Problem `environment_fault` when it threw, `script_limit` when it was stopped, `too_many_requests` when it is
-   * paused or too many calls wait
-   */
-  call(script: PooledScript, request: string): Promise<string> {
-    return this.#run(script, request);
+    return JSON.parse(await this.call(script));
   }
 
   /** Ends the workers with all running and waiting calls. */
@@ -127,7 +116,13 @@ export class ScriptPool {
     await Promise.all([...this.#members].map(({ worker }) => worker.terminate()));
   }
 
-  async #run(script: PooledScript, request: string | undefined): Promise<string> {
+  /**
+   * Calls a script; see `bridge` for requests and answers.
+   * @param request absent to load the script only
+   * @throws Problem `environment_fault` when it threw, `script_limit` when it was stopped, `too_many_requests` when it is
+   * paused or too many calls wait
+   */
+  async call(script: PooledScript, request?: string): Promise<string> {
     if (this.#closed) throw stopped();
     const { name, slots, breaker } = script;
     const pause = breaker.enter();
@@ -156,10 +151,8 @@ export class ScriptPool {
   }
 
   #hire(): Member {
-    const { timeMs, memoryBytes, outputLength, valueBytes } = this.#settings;
     engineCode ??= compileEngine();
-    const limits: ScriptLimits = { timeMs, memoryBytes, outputLength, valueBytes };
-    const workerData: WorkerSetup = { limits, engineCode };
+    const workerData: WorkerSetup = { limits: this.#settings, engineCode };
     const worker = new Worker(WORKER, {
       workerData,
       env: WORKER_ENVIRONMENT,
