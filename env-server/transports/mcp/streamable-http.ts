@@ -30,34 +30,26 @@ const loadSdk = lazy(async () => {
   return sdk;
 });
 
-/** One POST of the streamable HTTP transport. */
-interface McpPost {
-  readonly headers: IncomingHttpHeaders;
-  /** The parsed body; undefined for an empty one. */
-  readonly body: unknown;
-}
-
-/** Reply to a request. */
+/** Reply to a request; its text is JSON, or empty. */
 interface McpAnswer {
   readonly status: number;
-  readonly contentType: string | undefined;
   readonly text: string;
 }
 
 /**
  * Answers one POST with the official SDK: revisions that begin with `initialize` (2024-10-07 to 2025-11-25) and
  * 2026-07-28, in which each request is independent. The answer is one JSON document, never an event stream.
- * @param errorOf converts what the endpoint threw into a JSON-RPC error
  */
-async function exchange(
-  endpoint: McpEndpoint,
-  { headers, body: given }: McpPost,
-  errorOf: (error: unknown) => RpcError,
+async function exchange<Session>(
+  host: McpHost<Session>,
+  post: FastifyRequest,
+  session: Session | undefined,
 ): Promise<McpAnswer> {
+  const endpoint = await host.endpoint(post, session);
   const sdk = await loadSdk();
-  const body = withoutCancels(given);
-  const request = new Request('http://localhost/mcp', { method: 'POST', headers: ownHeaders(headers) });
-  const server = serverOf(sdk, endpoint, errorOf);
+  const body = withoutCancels(post.body);
+  const request = new Request('http://localhost/mcp', { method: 'POST', headers: ownHeaders(post.headers) });
+  const server = serverOf(sdk, endpoint, error => host.errorOf(error));
   try {
     const legacy = await sdk.isLegacyRequest(request, body);
     const response = await (legacy
@@ -69,11 +61,7 @@ async function exchange(
             keepAliveMs: 0,
           })
           .fetch(request, { parsedBody: body }));
-    return {
-      status: response.status,
-      contentType: response.headers.get('content-type') ?? undefined,
-      text: await response.text(),
-    };
+    return { status: response.status, text: await response.text() };
   } finally {
     await server.close();
   }
@@ -237,7 +225,7 @@ export async function answerPost<Session>(
       return await greet(host, request, reply);
     }
     const session = sessionId === undefined ? undefined : await host.attach(request, sessionId);
-    return send(reply, await answerWith(host, request, session));
+    return send(reply, await exchange(host, request, session));
   } catch (error) {
     const { status } = problemHandler.prepare(error, request, reply);
     const gone = sessionId !== undefined && isGone(error);
@@ -254,7 +242,7 @@ async function greet<Session>(
   const session = await host.open(request);
   let isGreeted = false;
   try {
-    const answer = await answerWith(host, request, session);
+    const answer = await exchange(host, request, session);
     isGreeted = answer.status === HTTP_OK && !('error' in JSON.parse(answer.text));
     if (isGreeted) reply.header(MCP_SESSION_HEADER, host.idOf(session));
     return send(reply, answer);
@@ -263,18 +251,9 @@ async function greet<Session>(
   }
 }
 
-async function answerWith<Session>(
-  host: McpHost<Session>,
-  request: FastifyRequest,
-  session: Session | undefined,
-): Promise<McpAnswer> {
-  const endpoint = await host.endpoint(request, session);
-  return exchange(endpoint, request, error => host.errorOf(error));
-}
-
-function send(reply: FastifyReply, { status, contentType, text }: McpAnswer): FastifyReply {
+function send(reply: FastifyReply, { status, text }: McpAnswer): FastifyReply {
   reply.code(status);
-  return contentType === undefined ? reply.send() : sendJsonText(reply, text);
+  return text === '' ? reply.send() : sendJsonText(reply, text);
 }
 
 /** Answers DELETE, by which a client ends the session of its `initialize`. */
