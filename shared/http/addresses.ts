@@ -49,3 +49,10 @@ export async function listenOnPort<T>(
     return listen(0);
   }
 }
+
+/** The items of a list separated by commas. */
+export const itemsOf = (list: string): string[] =>
+  list
+    .split(',')
+    .map(item => item.trim())
+    .filter(item => item !== '');

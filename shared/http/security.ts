@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { isIP, isIPv6 } from 'node:net';
 import helmet from '@fastify/helmet';
 import type { FastifyInstance } from 'fastify';
-import { isLoopback } from './addresses.ts';
+import { isLoopback, itemsOf } from './addresses.ts';
 
 export interface HostSettings {
   /** Address the server listens on. */
@@ -42,7 +42,7 @@ export class AllowedHosts {
    */
   constructor({ host, allowedHosts }: HostSettings, problem: HostProblem) {
     this.#problem = problem;
-    const listed = entriesOf(allowedHosts);
+    const listed = itemsOf(allowedHosts.toLowerCase());
     for (const entry of listed) requireHostName(entry);
     // A server that others can reach has tokens, which a foreign page does not know.
     this.#checked = listed.length > 0 ? !listed.includes('*') : isLoopback(host);
@@ -109,14 +109,6 @@ export class AllowedHosts {
     this.#read.set(host, name);
     return name;
   }
-}
-
-/** Splits a list setting into its entries, in lower case. */
-export function entriesOf(list: string): string[] {
-  return list
-    .split(',')
-    .map(entry => entry.trim().toLowerCase())
-    .filter(Boolean);
 }
 
 function requireHostName(entry: string): void {

@@ -3,6 +3,7 @@ import { addAbortListener } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { BlockList, isIP, isIPv6, type LookupFunction } from 'node:net';
 import type { Agent, Dispatcher } from 'undici';
+import { itemsOf } from '../../../shared/http/addresses.ts';
 import { RecentMap } from '../../../shared/remembered.ts';
 import { type SlotGroup, Slots } from '../../../shared/scheduling/queues.ts';
 import { type JsonLimits, jsonLimits } from '../json-limits.ts';
@@ -209,8 +210,8 @@ export class NetworkGuard {
     onRefusal?: OnRefusal,
   ) {
     this.#onRefusal = onRefusal;
-    this.#hosts = listed(settings.remoteHosts).map(host => host.toLowerCase());
-    this.#allowed = networkList(listed(settings.remoteNetworks).map(parseNetwork));
+    this.#hosts = itemsOf(settings.remoteHosts.toLowerCase());
+    this.#allowed = networkList(itemsOf(settings.remoteNetworks).map(parseNetwork));
     this.#resolve = resolve;
   }
 
@@ -333,13 +334,6 @@ function hostOf(url: URL): string {
 function matches(pattern: string, host: string): boolean {
   if (pattern === '*') return true;
   return pattern.startsWith('*.') ? host.endsWith(pattern.slice(1)) : host === pattern;
-}
-
-function listed(text: string): string[] {
-  return text
-    .split(',')
-    .map(item => item.trim())
-    .filter(item => item !== '');
 }
 
 function parseNetwork(text: string): readonly [string, number] {

@@ -1,6 +1,7 @@
 import { createCipheriv, createDecipheriv, hash, randomBytes } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { itemsOf } from '../../../shared/http/addresses.ts';
 import { isObject, type JsonObject } from '../../../shared/json.ts';
 import { temporaryName } from '../../../shared/replace-file.ts';
 
@@ -49,14 +50,10 @@ export class HeaderSecrets {
 
   constructor(settings: SecretSettings, variables: NodeJS.ProcessEnv = process.env) {
     this.#keyFile = settings.keyFile;
-    this.#allowed = settings.allowedSecretVariables
-      .split(',')
-      .map(item => item.trim())
-      .filter(item => item !== '')
-      .map(item => {
-        const [variable, host] = item.split('@', 2);
-        return { variable, host };
-      });
+    this.#allowed = itemsOf(settings.allowedSecretVariables).map(item => {
+      const [variable, host] = item.split('@', 2);
+      return { variable, host };
+    });
     this.#variables = variables;
   }
 

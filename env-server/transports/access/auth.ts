@@ -6,8 +6,7 @@ import cors from '@fastify/cors';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import type { Static } from 'typebox';
-import { isLoopback, networkOf } from '../../../shared/http/addresses.ts';
-import { entriesOf } from '../../../shared/http/security.ts';
+import { isLoopback, itemsOf, networkOf } from '../../../shared/http/addresses.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { counted } from '../../../shared/text.ts';
 import { compileCheck } from '../../operations/validation.ts';
@@ -161,7 +160,7 @@ export class AllowedOrigins {
    * @throws Error for an entry that is not an origin
    */
   constructor(list: string) {
-    const entries = entriesOf(list);
+    const entries = itemsOf(list.toLowerCase());
     for (const entry of entries) requireOrigin(entry);
     this.#all = entries.includes('*');
     this.#origins = new Set(entries);

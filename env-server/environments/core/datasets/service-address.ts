@@ -1,3 +1,4 @@
+import { itemsOf } from '../../../../shared/http/addresses.ts';
 import { InvalidConfig } from '../environment.ts';
 
 const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]']);
@@ -14,7 +15,7 @@ export function checkServiceAddress(pointer: string, url: string, variable: stri
   if (protocol !== 'http:' && protocol !== 'https:') {
     throw new InvalidConfig(pointer, 'must be an http or https URL');
   }
-  const listed = (process.env[variable] ?? '').split(',').map(name => name.trim().toLowerCase());
+  const listed = itemsOf((process.env[variable] ?? '').toLowerCase());
   if (!LOOPBACK.has(hostname) && !listed.includes(hostname) && !listed.includes(host)) {
     throw new InvalidConfig(
       pointer,
