@@ -230,29 +230,26 @@ export class Registrations {
    */
   remove(principal: Principal, envId: string): Promise<void> {
     const definition = this.#customRegistry.all.get(envId)?.definition;
-    return this.#audited({ principal, action: 'remove', envId, definition }, () =>
-      this.#remove(principal, envId),
-    );
-  }
-
-  async #remove(principal: Principal, envId: string): Promise<void> {
-    this.owned(principal, envId);
-    const { sessionsOf } = this.#parts;
-    const sessions = await sessionsOf(envId);
-    // It may have been removed meanwhile.
-    const known = this.owned(principal, envId);
-    if (sessions > 0) {
-      throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
-    }
-    const dependents = dependentsOf(this.#customRegistry.all, envId).filter(
-      ({ owner }) => owner === known.owner,
-    );
-    if (dependents.length > 0) {
-      const names = dependents.map(({ envId }) => envId).join(', ');
-      throw new Problem('environment_in_use', `${names} is composed from ${envId}; remove that first`);
-    }
-    this.#requireIdle(envId);
-    await this.#withdraw(principal, known);
+    return this.#audited({ principal, action: 'remove', envId, definition }, async () => {
+      this.owned(principal, envId);
+      const sessions = await this.#parts.sessionsOf(envId);
+      // It may have been removed meanwhile.
+      const known = this.owned(principal, envId);
+      if (sessions > 0) {
+        throw new Problem('environment_in_use', `${sessions} open sessions play ${envId}; close them first`);
+      }
+      const names = dependentsOf(this.#customRegistry.all, envId).flatMap(({ envId, owner }) =>
+        owner === known.owner ? [envId] : [],
+      );
+      if (names.length > 0) {
+        throw new Problem(
+          'environment_in_use',
+          `${names.join(', ')} is composed from ${envId}; remove that first`,
+        );
+      }
+      this.#requireIdle(envId);
+      await this.#withdraw(principal, known);
+    });
   }
 
   /** Closes it to new sessions, unless it cannot be removed from the store. */

@@ -282,14 +282,11 @@ export class ScriptPool {
 }
 
 /** Processor time of a worker, even of one that only computes; undefined when it has ended. */
-async function cpuMilliseconds(worker: Worker): Promise<number | undefined> {
-  try {
-    const { user, system } = await worker.cpuUsage();
-    return (user + system) / MICROSECONDS_PER_MS;
-  } catch {
-    return undefined;
-  }
-}
+const cpuMilliseconds = (worker: Worker): Promise<number | undefined> =>
+  worker.cpuUsage().then(
+    ({ user, system }) => (user + system) / MICROSECONDS_PER_MS,
+    () => undefined,
+  );
 
 /** Limit that the script exceeded when its worker ended from within; undefined for other errors. */
 function limitOf(error: Error): ScriptLimit | undefined {
