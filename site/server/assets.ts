@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { remembered } from '../../shared/remembered.ts';
 import { BUNDLES, type Bundle, Bundler } from './bundler.ts';
 
 /** A file for browsers. */
@@ -119,13 +120,11 @@ export class Assets {
   find(path: string): Promise<Asset | undefined> | undefined {
     if (path.startsWith(BUNDLES)) return this.#bundle(path.slice(BUNDLES.length));
     if (!this.#files.has(path) && !NAME_AT.has(path)) return undefined;
-    let asset = made.get(path);
-    if (!asset) {
-      asset = makeAsset(path);
-      made.set(path, asset);
+    return remembered(made, path, () => {
+      const asset = makeAsset(path);
       asset.catch(() => made.delete(path));
-    }
-    return asset;
+      return asset;
+    });
   }
 
   /** @param name path of a module, or of the source map of its bundle */
@@ -133,13 +132,11 @@ export class Assets {
     const isMap = name.endsWith(MAP);
     const path = isMap ? name.slice(0, -MAP.length) : name;
     if (!this.#files.has(path)) return undefined;
-    let bundle = this.#bundles.get(path);
-    if (!bundle) {
-      bundle = this.#bundler.bundle(path).then(found => found && assetsOf(found));
-      this.#bundles.set(path, bundle);
+    const found = await remembered(this.#bundles, path, () => {
+      const bundle = this.#bundler.bundle(path).then(found => found && assetsOf(found));
       bundle.catch(() => this.#bundles.delete(path));
-    }
-    const found = await bundle;
+      return bundle;
+    });
     return isMap ? found?.map : found?.code;
   }
 }

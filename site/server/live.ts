@@ -2,7 +2,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { PassThrough } from 'node:stream';
 import { attempted } from '../../shared/json.ts';
 import { RUN_FILES } from '../../shared/run-folder/run-files.ts';
-import { objectOn, readLines } from './reader/lines.ts';
+import { MAX_ROW_BYTES, objectOn, readLines } from './reader/lines.ts';
 import { LogTail } from './reader/log-tail.ts';
 import { type FoundRun, openRunFile } from './reader/run-folders.ts';
 import type { RunReader } from './reader/run-reader.ts';
@@ -14,7 +14,6 @@ const LOOK_SOON_MS = 20;
 /** A comment line that keeps the connection open through proxies. */
 const KEEP_OPEN_MS = 15_000;
 const MAX_STREAMS = 512;
-const LONGEST_ROW_BYTES = 4 * 1024 * 1024;
 /** With more new rows than this, the page reads the metrics again. */
 const MAX_BACKLOG_BYTES = 256 * 1024;
 /** A reader with more unread bytes is disconnected; its page reconnects where it stopped. */
@@ -171,7 +170,7 @@ class WatchedRun {
       return { text: isNew ? event('replaced', { offset }) : '', offset, inode };
     }
     const rows: object[] = [];
-    const end = await readLines(file.handle, from, LONGEST_ROW_BYTES, line => {
+    const end = await readLines(file.handle, from, MAX_ROW_BYTES, line => {
       const row = line.end <= upTo ? objectOn(line) : undefined;
       if (row) rows.push(row);
     });

@@ -187,10 +187,7 @@ const numberOf = (tint: Tint, value: number): string =>
 
 const isSpecial = (text: string): boolean => /^<[^<>]{1,40}>$/.test(text);
 
-interface TokenPanelProps {
-  readonly sample: SampleRecord;
-  readonly range: readonly [start: number, end: number];
-  readonly texts: TokenTexts;
+interface TokenPanelProps extends TokensProps {
   readonly at: number;
   readonly turn: number;
 }
@@ -285,14 +282,8 @@ function referenceKl(logProb: number, reference: number): number {
   return Math.exp(log) - 1 - log;
 }
 
-interface LikeliestProps {
-  readonly sample: SampleRecord;
-  readonly at: number;
-  readonly texts: TokenTexts;
-}
-
 /** Rivals of a sampled token as bars, the sampled one marked, and all others in one row. */
-function LikeliestTokens({ sample, at, texts }: LikeliestProps) {
+function LikeliestTokens({ sample, at, texts }: Omit<TokenPanelProps, 'range' | 'turn'>) {
   const likeliest = likeliestAt(sample, at);
   if (!likeliest) return null;
   const sampled = sample.token_ids[at];

@@ -72,7 +72,7 @@ export function objectOn(line: Line): { readonly [key: string]: unknown } | unde
   return isObject(value) ? value : undefined;
 }
 
-const MAX_ROW_BYTES = 4 * 1024 * 1024;
+export const MAX_ROW_BYTES = 4 * 1024 * 1024;
 
 /** Receiver of the rows of a file. */
 export interface RowReader {
