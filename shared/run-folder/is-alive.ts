@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { attempted } from '../json.ts';
 
 /**
  * Fields of `/proc/<pid>/stat` after the name (which may contain spaces and parentheses): state, and ticks from boot to
@@ -11,12 +12,8 @@ const ZOMBIE = 'Z';
 
 /** Fields of a process after its name; undefined when it is gone or the system has no `/proc`. */
 function readStat(pid: number): readonly string[] | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  } catch {
-    return undefined;
-  }
+  const stat = attempted(() => readFileSync(`/proc/${pid}/stat`, 'latin1'));
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ');
 }
 
 /**

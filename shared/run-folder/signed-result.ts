@@ -1,6 +1,6 @@
 import { createHash, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import type { Static } from 'typebox';
-import type { Json } from '../json.ts';
+import { type Json, jsonOf } from '../json.ts';
 import { compiled, fits } from '../schema/check.ts';
 import { closed, Type } from '../schema/type.ts';
 
@@ -91,12 +91,7 @@ const checked = compiled(SignedResult);
 
 /** @throws Error unless the value is a signed result with a valid signature */
 export function parseSignedResult(text: string): SignedResult {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new Error('result.json is not JSON');
-  }
+  const value = jsonOf(text, () => new Error('result.json is not JSON'));
   if (!checked.check(value)) {
     const [first] = checked.errors(value);
     throw new Error(

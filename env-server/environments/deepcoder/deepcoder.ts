@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { StringDecoder } from 'node:string_decoder';
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, parseJson } from '../../../shared/json.ts';
 import type { Random } from '../../../shared/random.ts';
 import { Problem } from '../../problems.ts';
 import { unchanged } from '../core/actions.ts';
@@ -255,12 +255,8 @@ function failureOf(test: Test, { status, output, error }: RunResult): string {
   if (status === 'output') return 'printed too much';
   if (status === 'error') return 'ended with an error';
   if (test.kind === 'stdin') return isSameOutput(output, test.output) ? '' : 'wrong output';
-  let value: Json;
-  try {
-    value = JSON.parse(output.toString()) as Json;
-  } catch {
-    return 'returned a value that is not JSON';
-  }
+  const value = parseJson(output.toString()) as Json | undefined;
+  if (value === undefined) return 'returned a value that is not JSON';
   return isSameValue(value, test.result) ? '' : 'wrong result';
 }
 

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import type { Static } from 'typebox';
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, jsonOf } from '../../../shared/json.ts';
 import { closed, Type } from '../../../shared/schema/type.ts';
 import { InvalidField, shippedRecords, textField } from '../core/datasets/records.ts';
 import { dataFile, indexOption } from '../core/datasets/word-problems.ts';
@@ -189,11 +189,7 @@ export function readTask(record: JsonObject): Task {
 
 function parsed(value: Json | undefined, field: string): Json {
   if (typeof value !== 'string') return value ?? null;
-  try {
-    return JSON.parse(value) as Json;
-  } catch {
-    throw new InvalidField(field, 'is not JSON');
-  }
+  return jsonOf(value, () => new InvalidField(field, 'is not JSON')) as Json;
 }
 
 function firstText(value: Json | undefined): string {

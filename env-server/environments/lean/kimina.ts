@@ -1,5 +1,6 @@
 import { RefusedBody, textOf } from '../../../shared/http/chunks.ts';
 import { orAborted } from '../../../shared/http/retry.ts';
+import { parseJson } from '../../../shared/json.ts';
 import { checkServiceAddress } from '../core/datasets/service-address.ts';
 import {
   axiomsCommand,
@@ -94,12 +95,9 @@ async function ask(
 }
 
 function readReply(text: string): Response | Verdict {
-  let results: unknown;
-  try {
-    results = (JSON.parse(text) as { results?: unknown }).results;
-  } catch {
-    throw new BackendFailed('the Lean server did not answer in JSON');
-  }
+  const reply = parseJson(text) as { results?: unknown } | null | undefined;
+  if (reply == null) throw new BackendFailed('the Lean server did not answer in JSON');
+  const { results } = reply;
   const result = Array.isArray(results) ? (results[0] as CheckResult | undefined) : undefined;
   if (!result) throw new BackendFailed('the Lean server answered without a result');
   if (result.error) {

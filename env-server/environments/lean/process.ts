@@ -3,6 +3,7 @@ import { accessSync, constants, existsSync, realpathSync } from 'node:fs';
 import { availableParallelism, homedir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { isObject, parseJson } from '../../../shared/json.ts';
 import { Slots } from '../../../shared/scheduling/queues.ts';
 import { background, now, scheduler } from '../../scheduling/fair-scheduler.ts';
 import { findPython, type Namespaces, WAYS } from '../deepcoder/sandbox/isolation.ts';
@@ -141,14 +142,7 @@ function runLean(
 
 /** Lines other than messages are a proof's output. */
 function messagesIn(text: string): LeanMessage[] {
-  return text.split('\n').flatMap(line => {
-    try {
-      const message: unknown = JSON.parse(line);
-      return typeof message === 'object' && message !== null ? [message as LeanMessage] : [];
-    } catch {
-      return [];
-    }
-  });
+  return text.split('\n').map(parseJson).filter(isObject) as unknown[] as LeanMessage[];
 }
 
 const lastLine = (text: string): string => text.trim().split('\n').at(-1) ?? '';

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { parseJson } from '../../../shared/json.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { InvalidConfig } from '../core/environment.ts';
 import { killGroup } from '../deepcoder/sandbox/sandbox.ts';
@@ -166,13 +167,8 @@ export class ReplProcess {
       const text = this.#buffer.slice(0, end);
       this.#buffer = this.#buffer.slice(end).replace(/^\n\s*\n/, '');
       if (text.trim() === '') continue;
-      let reply: Reply | Error;
-      try {
-        reply = JSON.parse(text) as Reply;
-      } catch {
-        reply = new BackendFailed('Lean did not answer in JSON');
-      }
-      this.#waiting?.(reply);
+      const reply = parseJson(text) as Reply | undefined;
+      this.#waiting?.(reply ?? new BackendFailed('Lean did not answer in JSON'));
     }
   }
 

@@ -1,6 +1,6 @@
 import { textOf } from '../../../shared/http/chunks.ts';
 import { orAborted } from '../../../shared/http/retry.ts';
-import type { Json } from '../../../shared/json.ts';
+import { type Json, parseJson } from '../../../shared/json.ts';
 import { RecentMap, remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
 import { shippedRecords } from '../core/datasets/records.ts';
@@ -115,13 +115,10 @@ class HttpRetriever {
   }
 }
 
-function readReply(reply: string): RetrievedDocument[] {
-  let results: unknown;
-  try {
-    results = (JSON.parse(reply) as { results?: unknown }).results;
-  } catch {
-    throw new RetrievalFailed('the retriever failed: its reply is not JSON');
-  }
+function readReply(text: string): RetrievedDocument[] {
+  const reply = parseJson(text) as { results?: unknown } | null | undefined;
+  if (reply == null) throw new RetrievalFailed('the retriever failed: its reply is not JSON');
+  const { results } = reply;
   if (!Array.isArray(results))
     throw new RetrievalFailed('the retriever failed: its reply has no list `results`');
   return results.map(

@@ -1,3 +1,4 @@
+import { remembered } from '../../../shared/remembered.ts';
 import type { Sliced } from '../../../shared/slices.ts';
 
 /** Most states that the search visits. */
@@ -281,9 +282,7 @@ function numberBoxes(area: number, boxes: number): BoxNumbers {
     of(places, cells, rank) {
       sortCodes(places, cells, rank);
       const key = String.fromCharCode(...codes);
-      const number = known.get(key) ?? known.size;
-      known.set(key, number);
-      return number;
+      return remembered(known, key, () => known.size);
     },
   };
 }

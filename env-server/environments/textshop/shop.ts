@@ -1,4 +1,4 @@
-import { isObject, type Json, type JsonObject } from '../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, jsonOf } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
 import { remembered } from '../../../shared/remembered.ts';
 import { Bm25Index } from '../core/datasets/bm25.ts';
@@ -178,13 +178,8 @@ async function readKeyed(pointer: string, path: string): Promise<ReadonlyMap<str
 }
 
 /** `"ASIN": …` as an object. @throws NotJson */
-function parsedEntry(text: string): JsonObject {
-  try {
-    return JSON.parse(`{${text}}`) as JsonObject;
-  } catch {
-    throw new NotJson('the entry is not JSON');
-  }
-}
+const parsedEntry = (text: string): JsonObject =>
+  jsonOf(`{${text}}`, () => new NotJson('the entry is not JSON')) as JsonObject;
 
 /**
  * Products with their attributes, and the goals of people or of the attribute file.

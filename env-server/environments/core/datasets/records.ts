@@ -1,7 +1,7 @@
 import { constants, readFileSync } from 'node:fs';
 import { access, stat } from 'node:fs/promises';
 import { extname, relative, resolve } from 'node:path';
-import { isObject, type Json, type JsonObject } from '../../../../shared/json.ts';
+import { isObject, type Json, type JsonObject, parseJson } from '../../../../shared/json.ts';
 import type { Random } from '../../../../shared/random.ts';
 import { remembered } from '../../../../shared/remembered.ts';
 import { InvalidConfig, InvalidOptions } from '../environment.ts';
@@ -209,12 +209,9 @@ async function* jsonArray(file: string): AsyncGenerator<JsonObject | string> {
 }
 
 function parseRecord(line: string): JsonObject | string {
-  try {
-    const record = JSON.parse(line) as Json;
-    return isObject(record) ? record : 'the record is not an object';
-  } catch {
-    return 'the record is not JSON';
-  }
+  const record = parseJson(line);
+  if (record === undefined) return 'the record is not JSON';
+  return isObject(record) ? record : 'the record is not an object';
 }
 
 async function* parquet(pointer: string, path: string, name: string): AsyncGenerator<JsonObject | string> {

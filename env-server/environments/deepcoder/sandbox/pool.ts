@@ -1,3 +1,4 @@
+import { remembered } from '../../../../shared/remembered.ts';
 import { type SlotGroup, Slots } from '../../../../shared/scheduling/queues.ts';
 import { counted } from '../../../../shared/text.ts';
 import { Problem } from '../../../problems.ts';
@@ -50,8 +51,7 @@ export class FairQueue {
    * @throws Problem `too_many_requests`, `environment_busy`
    */
   async acquire(name: string): Promise<number> {
-    const group = this.#groups.get(name) ?? this.#slots.group(name);
-    this.#groups.set(name, group);
+    const group = remembered(this.#groups, name, () => this.#slots.group(name));
     const { queueLength, queueSeconds } = this.#limits;
     const retryAfterSeconds = RETRY_AFTER_SECONDS;
     if (group.waiting >= queueLength) {
