@@ -36,7 +36,7 @@ export function batchRoute(app: FastifyInstance, host: CompletionHost): void {
     const model = host.model(body.model, request);
     reply.hijack();
     const { signal } = clientGone(request, reply);
-    const lines = new LineWriter(reply.raw);
+    const lines = lineWriter(reply.raw);
     await Promise.all(
       body.requests.map(async (one, index) => {
         const began = performance.now();
@@ -49,11 +49,11 @@ export function batchRoute(app: FastifyInstance, host: CompletionHost): void {
           completionTokens = tokenIds.length;
           outcome = 'finished';
           const finish_reason = finishReason === 'stop' ? 'stop' : 'length';
-          lines.write({ index, token_ids: [...tokenIds], logprobs: [...logProbs], finish_reason });
+          lines({ index, token_ids: [...tokenIds], logprobs: [...logProbs], finish_reason });
         } catch (error) {
           const refusal = apiErrorOf(error);
           if (refusal.status >= 500 && !signal.aborted) request.log.error(error);
-          lines.write({ index, error: { ...refusal.body.error, status: refusal.status } });
+          lines({ index, error: { ...refusal.body.error, status: refusal.status } });
         } finally {
           leave();
           host.onEnd?.({
@@ -67,7 +67,9 @@ export function batchRoute(app: FastifyInstance, host: CompletionHost): void {
         }
       }),
     );
-    lines.end();
+    // Node would send the end before lines that are corked.
+    if (reply.raw.writableCorked > 0) reply.raw.uncork();
+    reply.raw.end();
     return reply;
   });
 }
@@ -86,33 +88,18 @@ function sampled(
   return model.generate(grammar ? { ...asked, grammar } : asked, signal);
 }
 
-/** Writes the lines of a reply; those of one turn of the event loop together. */
-class LineWriter {
-  readonly #response: ServerResponse;
-  #lines = '';
-
-  constructor(response: ServerResponse) {
-    this.#response = response;
-    response.writeHead(200, {
-      'content-type': 'application/x-ndjson; charset=utf-8',
-      'cache-control': 'no-store',
-    });
-  }
-
-  write(line: object): void {
-    if (this.#lines === '') setImmediate(() => this.#flush());
-    this.#lines += `${JSON.stringify(line)}\n`;
-  }
-
-  end(): void {
-    this.#flush();
-    this.#response.end();
-  }
-
-  #flush(): void {
-    const lines = this.#lines;
-    this.#lines = '';
-    if (lines !== '' && !this.#response.writableEnded && !this.#response.destroyed)
-      this.#response.write(lines);
-  }
+/** Begins a reply. @returns writes a line of it; those of one turn of the event loop are sent together */
+function lineWriter(response: ServerResponse): (line: object) => void {
+  response.writeHead(200, {
+    'content-type': 'application/x-ndjson; charset=utf-8',
+    'cache-control': 'no-store',
+  });
+  return line => {
+    if (response.destroyed) return;
+    if (response.writableCorked === 0) {
+      response.cork();
+      setImmediate(() => response.uncork());
+    }
+    response.write(`${JSON.stringify(line)}\n`);
+  };
 }

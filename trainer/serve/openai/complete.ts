@@ -7,15 +7,7 @@ import { Choice } from './choice.ts';
 import { badRequest } from './errors.ts';
 import type { LanguageModel } from './language-model.ts';
 import { type ChoiceOptions, chatOptions, completionOptions } from './requests.ts';
-import {
-  chatChoice,
-  completionChoice,
-  type Echo,
-  type ReplyHead,
-  replyHead,
-  type Usage,
-  usageOf,
-} from './responses.ts';
+import { chatChoice, completionChoice, type Echo, replyHead, usageOf } from './responses.ts';
 import type { ChatRequest, CompletionRequest } from './schemas.ts';
 
 /** A checked request, ready for sampling. */
@@ -196,7 +188,7 @@ class ChoiceWriter {
   readonly #task: CompletionTask;
   readonly #written: { text: number; calls: number; begun: boolean }[];
 
-  constructor(task: CompletionTask, head: ReplyHead) {
+  constructor(task: CompletionTask, head: object) {
     this.#task = task;
     this.#head = JSON.stringify(head).slice(0, -1);
     this.#written = task.choices.map(() => ({ text: 0, calls: 0, begun: false }));
@@ -237,7 +229,7 @@ class ChoiceWriter {
     this.#send(events, [], usageOf(choices, options.n));
   }
 
-  #send(events: EventStream, choices: readonly object[], usage: Usage | null, more: object = {}): void {
+  #send(events: EventStream, choices: readonly object[], usage: object | null, more: object = {}): void {
     const { includeUsage } = this.#task.options;
     const rest = JSON.stringify({ choices, ...(includeUsage ? { usage } : {}), ...more });
     events.event(`${this.#head},${rest.slice(1)}`);

@@ -1,15 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 
-/** Kinds of errors that OpenAI's clients know. */
-export type ApiErrorType =
-  | 'invalid_request_error'
-  | 'authentication_error'
-  | 'permission_error'
-  | 'not_found_error'
-  | 'rate_limit_error'
-  | 'server_error';
-
-const TYPES: Readonly<Record<number, ApiErrorType>> = {
+/** Kinds of errors of OpenAI's API by status; `type` names those of all others. */
+const TYPES: Readonly<Record<number, string>> = {
   401: 'authentication_error',
   403: 'permission_error',
   404: 'not_found_error',
@@ -44,21 +36,15 @@ export class ApiError extends Error {
     this.retryAfterS = retryAfterS;
   }
 
-  get type(): ApiErrorType {
+  get type(): string {
     return TYPES[this.status] ?? (this.status < 500 ? 'invalid_request_error' : 'server_error');
   }
 
   /** The body of the reply: `{error: {message, type, param, code}}`. */
-  get body(): { readonly error: ApiErrorBody } {
-    return { error: { message: this.message, type: this.type, param: this.param, code: this.code } };
+  get body() {
+    const { message, type, param, code } = this;
+    return { error: { message, type, param, code } };
   }
-}
-
-export interface ApiErrorBody {
-  readonly message: string;
-  readonly type: ApiErrorType;
-  readonly param: string | null;
-  readonly code: string | null;
 }
 
 /** A request that cannot be carried out; `param` names the faulty field. */

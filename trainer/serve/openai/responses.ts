@@ -8,23 +8,8 @@ import type { ChoiceOptions } from './requests.ts';
 /** Replaces −∞, which JSON does not have, as in vLLM. */
 const LEAST_LOG_PROB = -9999;
 
-export interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly total_tokens: number;
-}
-
-/** Fields of every object of one reply. */
-export interface ReplyHead {
-  readonly id: string;
-  readonly object: string;
-  readonly created: number;
-  readonly model: string;
-  readonly system_fingerprint: string;
-}
-
-/** @param kind `chatcmpl` or `cmpl` */
-export function replyHead(kind: string, object: string, { name, fingerprint }: LanguageModel): ReplyHead {
+/** Fields of every object of one reply. @param kind `chatcmpl` or `cmpl` */
+export function replyHead(kind: string, object: string, { name, fingerprint }: LanguageModel): object {
   return {
     id: `${kind}-${randomUUID().replaceAll('-', '')}`,
     object,
@@ -35,7 +20,7 @@ export function replyHead(kind: string, object: string, { name, fingerprint }: L
 }
 
 /** Prompts count once, however many choices they have. */
-export function usageOf(choices: readonly Choice[], n: number): Usage {
+export function usageOf(choices: readonly Choice[], n: number) {
   const prompt = choices.filter((_, i) => i % n === 0).reduce((sum, choice) => sum + choice.prompt.length, 0);
   const completion = choices.reduce((sum, choice) => sum + choice.count, 0);
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
