@@ -4,11 +4,11 @@ import type { JsonObject } from '../../shared/json.ts';
 import { readLogLevel } from '../../shared/log.ts';
 import { replaceFile } from '../../shared/replace-file.ts';
 import { scaleRows } from '../models/adapters/dora.ts';
-import { hasAdapter, loraNames, loraScale, magnitudeName, mergedWeight } from '../models/adapters/lora.ts';
+import { loraNames, loraScale, magnitudeName, mergedWeight } from '../models/adapters/lora.ts';
 import { isThere, readModelText } from '../models/files/model-file.ts';
 import { openWeights, SafetensorsReader, writeShardedSafetensors } from '../models/files/safetensors.ts';
 import type { WritableType } from '../models/files/stored-numbers.ts';
-import { loraSpecs, parameterSpecs } from '../models/parameters.ts';
+import { adaptedWeights, loraSpecs, parameterSpecs } from '../models/parameters.ts';
 import { readWeights, VALUE_HEAD_FILE, WEIGHTS_FILE } from '../policy/checkpoint/checkpoint.ts';
 import {
   CONFIG_FILE,
@@ -76,16 +76,13 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
   await readWeights(base, weights);
   const matrices = new ParameterStore(loraSpecs(config, lora));
   await readAdapterWeights(adapter, config, matrices);
-  let merged = 0;
-  for (const { name } of specs) {
-    const linear = name.replace(/\.weight$/, '');
-    if (linear === name || !hasAdapter(lora, linear)) continue;
+  const adapted = adaptedWeights(config, lora);
+  for (const { linear } of adapted) {
     const { a, b } = loraNames(linear);
-    const array = weights.array(name);
+    const array = weights.array(`${linear}.weight`);
     const parts = { a: matrices.array(a), b: matrices.array(b), rank: lora.rank, scale: loraScale(lora) };
     const sum = mergedWeight(array, parts);
     array.set(lora.dora ? scaleRows(sum, matrices.array(magnitudeName(linear))) : sum);
-    merged++;
   }
   const type = options.type ?? (await storedType(base));
   await mkdir(out, { recursive: true });
@@ -103,7 +100,7 @@ export async function mergeAdapter(folder: string, out: string, options: MergeOp
     ...('dtype' in json ? { dtype: TORCH_TYPES[type] } : { torch_dtype: TORCH_TYPES[type] }),
   };
   await replaceFile(join(out, CONFIG_FILE), `${JSON.stringify(typed, null, 2)}\n`);
-  return merged;
+  return adapted.length;
 }
 
 async function storedType(folder: string): Promise<WritableType> {

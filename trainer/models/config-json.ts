@@ -5,6 +5,7 @@ import {
   type DecoderConfig,
   ModelConfigError,
   number,
+  optionalNumber,
   plainFeatures,
   positiveInteger,
   show,
@@ -62,11 +63,11 @@ export function parseConfig(file: JsonObject): DecoderConfig {
     activation: parseActivation('hidden_act', json.hidden_act ?? 'silu'),
     tiedEmbeddings: json.tie_word_embeddings === true,
     initializerRange: number(json, 'initializer_range', 0.02),
-    bosTokenId: tokenId(json, 'bos_token_id'),
+    bosTokenId: optionalNumber(json, 'bos_token_id'),
     eosTokenId: Array.isArray(json.eos_token_id)
       ? json.eos_token_id.map(Number)
-      : tokenId(json, 'eos_token_id'),
-    padTokenId: tokenId(json, 'pad_token_id'),
+      : optionalNumber(json, 'eos_token_id'),
+    padTokenId: optionalNumber(json, 'pad_token_id'),
     familyKeys,
     ...family.features(json, { layers, headDimension, rope: both }),
   });
@@ -159,10 +160,6 @@ function refuseOthersKeys(json: JsonObject, { type, keys, ignored = [] }: ModelF
     if (value == null || keys.includes(key) || ignored.includes(key) || isCommon(value)) continue;
     throw new ModelConfigError(`${key} ${show(value)} is not supported for model_type ${type}`);
   }
-}
-
-function tokenId(json: JsonObject, key: string): number | null {
-  return json[key] == null ? null : number(json, key);
 }
 
 /** Every family of models, one a line. */

@@ -1,3 +1,4 @@
+import { remembered } from '../../shared/remembered.ts';
 import type { GraphBuilder, Tensor } from '../tensor/graph/graph.ts';
 import { doraFactor, doraFactorName } from './adapters/dora.ts';
 import { type AdapterDropout, dropOut, hasAdapter, loraNames, loraScale } from './adapters/lora.ts';
@@ -42,39 +43,25 @@ export function decoderHidden(
   const all: QueryLayout = { ...layout, causal: true };
   const last = config.layers - 1;
   const asking = selection === undefined ? all : { ...selection, causal: false };
-  const biases = config.attentionLayers?.map(({ window }, layer) => ({
-    window,
-    queries: layer === last ? asking : all,
-  }));
-  const bias = biasesByWindow(g, layout.cos.shape[1], biases ?? []);
+  const queriesOf = (layer: number) => (layer === last ? asking : all);
+  const windows = new Map<number | null, Tensor | undefined>();
+  const bias = config.attentionLayers?.map(({ window }, layer) => {
+    const queries = queriesOf(layer);
+    const make = () => windowBias(g, window, queries.positions, layout.cos.shape[1]);
+    return queries === all ? remembered(windows, window, make) : make();
+  });
   let hidden = segments.embed(g, g.reshape(ids, [-1]));
   for (let layer = 0; layer < config.layers; layer++) {
     hidden = g.stage(() => {
       const selected = layer === last ? selection : undefined;
       const rows = selected === undefined ? hidden : selectRows(g, hidden, selected);
       const projections = segments.project(g, layer, hidden, rows);
-      const queries = layer === last ? asking : all;
-      const mixed = mixRows(g, config, { layer, projections, all, queries, bias: bias[layer] });
+      const queries = queriesOf(layer);
+      const mixed = mixRows(g, config, { layer, projections, all, queries, bias: bias?.[layer] });
       return segments.finishLayer(g, layer, rows, mixed);
     });
   }
   return segments.finish(g, hidden);
-}
-
-/** Bias tensors for each layer's window, made once for layers that share it. */
-function biasesByWindow(
-  g: GraphBuilder,
-  time: number,
-  layers: readonly { readonly window: number | null; readonly queries: QueryLayout }[],
-): readonly (Tensor | undefined)[] {
-  const made = new Map<QueryLayout, Map<number, Tensor | undefined>>();
-  return layers.map(({ window, queries }) => {
-    if (window === null) return undefined;
-    const known = made.get(queries) ?? new Map<number, Tensor | undefined>();
-    made.set(queries, known);
-    if (!known.has(window)) known.set(window, windowBias(g, window, queries.positions, time));
-    return known.get(window);
-  });
 }
 
 /**

@@ -28,11 +28,7 @@ export function playedPrecision(precision: BasePrecision): BasePrecision {
 }
 
 /** Names of the parameters that store a weight in blocks, or quantized. */
-export function blockNames(weight: string): {
-  readonly codes: string;
-  readonly scales: string;
-  readonly minimums: string;
-} {
+export function blockNames(weight: string) {
   return { codes: `${weight}.codes`, scales: `${weight}.scales`, minimums: `${weight}.minimums` };
 }
 

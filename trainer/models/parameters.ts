@@ -32,18 +32,11 @@ export function routerName(layer: number): string {
 export const EMBEDDINGS = 'model.embed_tokens.weight';
 export const OUTPUT_LAYER = 'lm_head.weight';
 
-/** Weight names of a layer's norms by position in the layer; null where the family has none. */
-export interface NormNames {
-  readonly beforeAttention: string | null;
-  readonly afterAttention: string | null;
-  readonly beforeFeedForward: string | null;
-  readonly afterFeedForward: string | null;
-}
-
 /**
- * `post_attention_layernorm` is before the feed-forward layer if that has no norm behind it, otherwise after attention.
+ * Weight names of a layer's norms by position in the layer; null where the family has none. `post_attention_layernorm` is
+ * before the feed-forward layer if that has no norm behind it, otherwise after attention.
  */
-export function normNames({ blockNorms }: DecoderConfig, layer: number): NormNames {
+export function normNames({ blockNorms }: DecoderConfig, layer: number) {
   const name = (which: string) => `${layerPrefix(layer)}.${which}_layernorm.weight`;
   return {
     beforeAttention: blockNorms === 'after' ? null : name('input'),
@@ -149,15 +142,26 @@ export function trainedSpecs(config: DecoderConfig, valueHead: boolean): Paramet
   return [...adapters, ...(valueHead ? valueHeadSpecs(config) : [])];
 }
 
+/** A linear layer with an adapter, and the shape [outputs, inputs] of its weight. */
+export interface AdaptedWeight {
+  readonly linear: string;
+  readonly shape: ParameterSpec['shape'];
+}
+
+/** The linear layers that have adapters. */
+export function adaptedWeights(config: DecoderConfig, lora: LoraConfig): AdaptedWeight[] {
+  return parameterSpecs(config, false).flatMap(({ name, shape }) => {
+    const linear = name.slice(0, -'.weight'.length);
+    return name.endsWith('.weight') && hasAdapter(lora, linear) ? [{ linear, shape }] : [];
+  });
+}
+
 /**
  * Weights of all adapters in the order of computation. B starts at 0, so a fresh adapter changes nothing; {@link
  * startMagnitudes} sets magnitudes.
  */
 export function loraSpecs(config: DecoderConfig, lora: LoraConfig): ParameterSpec[] {
-  return parameterSpecs(config, false).flatMap(({ name, shape }): ParameterSpec[] => {
-    const linear = name.slice(0, -'.weight'.length);
-    if (!name.endsWith('.weight') || !hasAdapter(lora, linear)) return [];
-    const [outputs, inputs] = shape;
+  return adaptedWeights(config, lora).flatMap(({ linear, shape: [outputs, inputs] }): ParameterSpec[] => {
     const { a, b } = loraNames(linear);
     return [
       { name: a, shape: [lora.rank, inputs], start: 'uniform' },

@@ -132,19 +132,13 @@ export function softcap(g: GraphBuilder, x: Tensor, cap: number | null): Tensor 
   return cap === null ? x : g.mul(g.tanh(g.mul(x, 1 / cap)), cap);
 }
 
-/** cos and sin of rotary angles, each [rows, time, ropeWidth]. */
-export interface Angles {
-  readonly cos: Tensor;
-  readonly sin: Tensor;
-}
-
 /** Rotates heads [rows, time, heads, headDimension] by a layer's angles, if it has any. */
 export function turnHeads(
   g: GraphBuilder,
   config: DecoderConfig,
   layer: number,
   x: Tensor,
-  { cos, sin }: Angles,
+  { cos, sin }: Pick<SequenceLayout, 'cos' | 'sin'>,
 ): Tensor {
   const columns = ropeColumns(config, layer);
   if (columns === null) return x;

@@ -1,7 +1,7 @@
-import { adaptedWeights, doraFactorName, outputFactors } from '../../models/adapters/dora.ts';
+import { doraFactorName, outputFactors } from '../../models/adapters/dora.ts';
 import type { DecoderConfig } from '../../models/config.ts';
 import { decoderLogits, decoderSegments, decoderValues } from '../../models/decoder.ts';
-import { layerPrefix } from '../../models/parameters.ts';
+import { adaptedWeights, layerPrefix } from '../../models/parameters.ts';
 import { GraphBuilder } from '../../tensor/graph/graph.ts';
 import {
   joinParameters,

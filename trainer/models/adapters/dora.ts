@@ -2,8 +2,8 @@ import type { GraphBuilder, Tensor } from '../../tensor/graph/graph.ts';
 import { ParameterStore } from '../../tensor/runtime/parameter-store.ts';
 import type { DecoderConfig } from '../config.ts';
 import { storedWeight, weightProduct } from '../frozen-weights.ts';
-import { type ParameterSpec, parameterSpecs } from '../parameters.ts';
-import { hasAdapter, type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
+import { type AdaptedWeight, adaptedWeights } from '../parameters.ts';
+import { type LoraConfig, loraNames, loraScale, magnitudeName } from './lora.ts';
 
 /**
  * Weight-decomposed adapters (DoRA; Liu et al., 2024): y = m ∘ (x·Vᵀ) / ‖V‖ with V = W + scale · B·A, a learned
@@ -54,14 +54,6 @@ export function startMagnitudes(
   }
 }
 
-/** Tensors that adapt a linear layer with DoRA. */
-export interface DoraTensors {
-  readonly a: Tensor;
-  readonly b: Tensor;
-  /** A·Wᵀ [rank, out]: the layer without adapter and bias on the rows of A. */
-  readonly projected: Tensor;
-}
-
 /** Name of a linear layer's factor [out], where it is a parameter. */
 export function doraFactorName(linear: string): string {
   return `${linear}.dora_factor`;
@@ -84,12 +76,15 @@ export function outputFactors(
   }
 }
 
-/** m / ‖V‖ [out]: the factor on the sum of a linear layer and its adapter, before the bias. */
+/**
+ * m / ‖V‖ [out]: the factor on the sum of a linear layer and its adapter, before the bias.
+ * @param projected A·Wᵀ [rank, out]: the layer without adapter and bias on the rows of A
+ */
 export function doraFactor(
   g: GraphBuilder,
   lora: LoraConfig,
   linear: string,
-  { a, b, projected }: DoraTensors,
+  { a, b, projected }: Readonly<Record<'a' | 'b' | 'projected', Tensor>>,
 ): Tensor {
   const [outputs] = b.shape;
   const scale = loraScale(lora);
@@ -111,18 +106,4 @@ export function scaleRows(merged: Float32Array, magnitudes: Float32Array): Float
     for (let i = 0; i < row.length; i++) row[i] *= factor;
   });
   return merged;
-}
-
-/** A linear layer with an adapter, and the shape [outputs, inputs] of its weight. */
-export interface AdaptedWeight {
-  readonly linear: string;
-  readonly shape: ParameterSpec['shape'];
-}
-
-/** The linear layers that have adapters. */
-export function adaptedWeights(config: DecoderConfig, lora: LoraConfig): AdaptedWeight[] {
-  return parameterSpecs(config, false).flatMap(({ name, shape }) => {
-    const linear = name.slice(0, -'.weight'.length);
-    return name.endsWith('.weight') && hasAdapter(lora, linear) ? [{ linear, shape }] : [];
-  });
 }

@@ -45,23 +45,13 @@ const TEXT_LENGTH_BYTES = 8;
 const TEXT = 8;
 const LIST = 9;
 const BOOLEAN = 7;
-const NUMBERS: Readonly<Record<number, (bytes: ArrayBuffer) => ArrayLike<number> | ArrayLike<bigint>>> = {
-  0: bytes => new Uint8Array(bytes),
-  1: bytes => new Int8Array(bytes),
-  2: bytes => new Uint16Array(bytes),
-  3: bytes => new Int16Array(bytes),
-  4: bytes => new Uint32Array(bytes),
-  5: bytes => new Int32Array(bytes),
-  6: bytes => new Float32Array(bytes),
-  [BOOLEAN]: bytes => new Uint8Array(bytes),
-  10: bytes => new BigUint64Array(bytes),
-  11: bytes => new BigInt64Array(bytes),
-  12: bytes => new Float64Array(bytes),
-};
-const NUMBER_BYTES: Readonly<Record<number, number>> = {
-  ...{ 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4 },
-  ...{ [BOOLEAN]: 1, 10: 8, 11: 8, 12: 8 },
-};
+/** Types of numbers, by GGUF's number. */
+const NUMBERS = {
+  ...{ 0: Uint8Array, 1: Int8Array, 2: Uint16Array, 3: Int16Array, 4: Uint32Array, 5: Int32Array },
+  ...{ 6: Float32Array, [BOOLEAN]: Uint8Array, 10: BigUint64Array, 11: BigInt64Array, 12: Float64Array },
+} as const;
+const arrayOf = (type: number): (typeof NUMBERS)[keyof typeof NUMBERS] | undefined =>
+  NUMBERS[type as keyof typeof NUMBERS];
 
 /**
  * Reads the header of a GGUF file (ggml's `docs/gguf.md`). Counts, lengths, offsets and overlaps are checked against the file
@@ -209,7 +199,7 @@ class HeaderParser {
   #list(): readonly string[] | ArrayLike<number> {
     const type = this.#bytes.readUInt32LE(this.#take(4));
     if (type === LIST) this.#refuse('is a list of lists, which is not read');
-    const each = type === TEXT ? TEXT_LENGTH_BYTES : (NUMBER_BYTES[type] ?? 1);
+    const each = type === TEXT ? TEXT_LENGTH_BYTES : (arrayOf(type)?.BYTES_PER_ELEMENT ?? 1);
     const count = this.#count('elements', Math.floor(MAX_HEADER_BYTES / each));
     if (type !== TEXT) return this.#numbers(type, count);
     // Checked before anything is allocated: a count without its texts costs nothing.
@@ -218,11 +208,11 @@ class HeaderParser {
   }
 
   #numbers(type: number, count: number): ArrayLike<number> {
-    const width = NUMBER_BYTES[type];
-    if (width === undefined) this.#refuse(`has type ${type}, which GGUF does not have`);
-    const start = this.#take(count * width);
-    const copy = new Uint8Array(this.#bytes.subarray(start, start + count * width)).buffer;
-    const values = NUMBERS[type](copy);
+    const NumberArray = arrayOf(type);
+    if (NumberArray === undefined) this.#refuse(`has type ${type}, which GGUF does not have`);
+    const bytes = count * NumberArray.BYTES_PER_ELEMENT;
+    const start = this.#take(bytes);
+    const values = new NumberArray(new Uint8Array(this.#bytes.subarray(start, start + bytes)).buffer);
     return typeof values[0] === 'bigint'
       ? Array.from(values as ArrayLike<bigint>, value => this.#safe(value))
       : (values as ArrayLike<number>);
