@@ -2,7 +2,13 @@ import { join } from 'node:path';
 import { Tokenizer as HubTokenizer } from '@huggingface/tokenizers';
 import { isObject, type Json, type JsonObject, jsonOf } from '../../../shared/json.ts';
 import { readModelTextIfThere } from '../files/model-file.ts';
-import { ChatTemplate, type DecodeOptions, type SpecialTokenNames, type Tokenizer } from './tokenizer.ts';
+import {
+  ChatTemplate,
+  type DecodeOptions,
+  type SpecialTokenNames,
+  type TextCoder,
+  type Tokenizer,
+} from './tokenizer.ts';
 import { ByteTokenizer, isByteLevel, isWordLevel, WordTokenizer } from './words-and-bytes.ts';
 
 export const TOKENIZER_FILE = 'tokenizer.json';
@@ -49,34 +55,29 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
   checkTokenizer(model, `${origin}/${TOKENIZER_FILE}`);
   const names = specialTokenNames(config);
   const source = files[CHAT_TEMPLATE_FILE] ?? chatTemplateOf(config);
-  const chatTemplate = source === undefined ? undefined : new ChatTemplate(source, names);
-  if (isWordLevel(model)) return new WordTokenizer(model, names, files, chatTemplate);
-  return isByteLevel(model)
-    ? new ByteTokenizer(model, names, files, chatTemplate)
-    : new SubwordTokenizer(model, config, names, files, chatTemplate);
+  const coder: TextCoder = isWordLevel(model)
+    ? new WordTokenizer(model, names)
+    : isByteLevel(model)
+      ? new ByteTokenizer(model)
+      : new SubwordTokenizer(model, config);
+  const idOf = (name: string | undefined) => (name === undefined ? undefined : coder.idOf(name));
+  return Object.assign(coder, {
+    files,
+    chatTemplate: source === undefined ? undefined : new ChatTemplate(source, names),
+    eosTokenId: idOf(names.eos_token),
+    padTokenId: idOf(names.pad_token),
+  });
 }
 
 /** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
-class SubwordTokenizer implements Tokenizer {
+class SubwordTokenizer implements TextCoder {
   readonly vocabularySize: number;
   readonly longestToken: number;
   readonly words: ReadonlySet<number>;
-  readonly eosTokenId?: number;
-  readonly padTokenId?: number;
-  readonly chatTemplate?: ChatTemplate;
-  readonly files: { readonly [name: string]: string };
   readonly #hub: HubTokenizer;
 
-  constructor(
-    model: JsonObject,
-    config: JsonObject,
-    names: SpecialTokenNames,
-    files: { readonly [name: string]: string },
-    chatTemplate?: ChatTemplate,
-  ) {
+  constructor(model: JsonObject, config: JsonObject) {
     this.#hub = new HubTokenizer(withUnicodeDigits(model), config);
-    this.files = files;
-    this.chatTemplate = chatTemplate;
     let greatest = -1;
     let longest = 0;
     for (const [token, id] of this.#hub.get_vocab()) {
@@ -87,8 +88,6 @@ class SubwordTokenizer implements Tokenizer {
     this.longestToken = longest;
     const added = (model.added_tokens ?? []) as readonly JsonObject[];
     this.words = new Set(added.map(({ id }) => Number(id)));
-    this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
-    this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
   }
 
   encode(text: string): number[] {

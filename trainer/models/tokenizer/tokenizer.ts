@@ -22,6 +22,9 @@ export interface Tokenizer {
   readonly files: { readonly [name: string]: string };
 }
 
+/** A tokenizer without its chat template, special tokens and files. */
+export type TextCoder = Omit<Tokenizer, 'chatTemplate' | 'eosTokenId' | 'padTokenId' | 'files'>;
+
 export interface DecodeOptions {
   /** True to leave special tokens (end of text, padding, chat markers) out; false when absent. */
   readonly skipSpecial?: boolean;

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../../../shared/json.ts';
-import type { ChatTemplate, DecodeOptions, SpecialTokenNames, Tokenizer } from './tokenizer.ts';
+import type { DecodeOptions, SpecialTokenNames, TextCoder } from './tokenizer.ts';
 
 /** True where a `tokenizer.json` holds a word-level model. */
 export function isWordLevel(model: JsonObject): boolean {
@@ -11,26 +11,18 @@ export function isWordLevel(model: JsonObject): boolean {
  * each piece is one token. Pieces without a match become the unknown token. Decoding joins the tokens with nothing
  * between them, so known text comes back exactly.
  */
-export class WordTokenizer implements Tokenizer {
+export class WordTokenizer implements TextCoder {
   readonly vocabularySize: number;
   readonly longestToken = Number.POSITIVE_INFINITY;
   readonly words: ReadonlySet<number>;
-  readonly eosTokenId?: number;
-  readonly padTokenId?: number;
-  readonly chatTemplate?: ChatTemplate;
-  readonly files: { readonly [name: string]: string };
   readonly #ids = new Map<string, number>();
   readonly #words: string[] = [];
   readonly #special = new Set<number>();
   readonly #unknown: number;
   readonly #pattern: RegExp;
 
-  constructor(
-    json: JsonObject,
-    names: SpecialTokenNames,
-    files: { readonly [name: string]: string },
-    chatTemplate?: ChatTemplate,
-  ) {
+  /** @throws Error for a special token that is no word */
+  constructor(json: JsonObject, names: SpecialTokenNames) {
     const model = json.model as JsonObject;
     for (const [word, id] of Object.entries(model.vocab as { readonly [word: string]: number })) {
       this.#ids.set(word, id);
@@ -45,10 +37,7 @@ export class WordTokenizer implements Tokenizer {
     this.#pattern = splitPattern(json.pre_tokenizer as JsonObject | null);
     this.vocabularySize = this.#words.length;
     this.words = new Set(this.#ids.values());
-    this.files = files;
-    this.chatTemplate = chatTemplate;
-    if (names.eos_token !== undefined) this.eosTokenId = this.#require(names.eos_token);
-    if (names.pad_token !== undefined) this.padTokenId = this.#require(names.pad_token);
+    for (const name of [names.eos_token, names.pad_token]) if (name !== undefined) this.#require(name);
   }
 
   encode(text: string): number[] {
@@ -173,14 +162,10 @@ export function isByteLevel({
  * other text becomes a token for each byte of its UTF-8. It can write any text. It gives the ids of
  * @huggingface/tokenizers; the general BPE takes thirty times as long. Bytes that are not UTF-8 are decoded to U+FFFD.
  */
-export class ByteTokenizer implements Tokenizer {
+export class ByteTokenizer implements TextCoder {
   readonly vocabularySize: number;
   readonly longestToken: number;
   readonly words: ReadonlySet<number>;
-  readonly eosTokenId?: number;
-  readonly padTokenId?: number;
-  readonly chatTemplate?: ChatTemplate;
-  readonly files: { readonly [name: string]: string };
   /** Id of each byte. */
   readonly #byteIds: Int32Array;
   /** Byte of each id, −1 where it is an added token. */
@@ -192,12 +177,7 @@ export class ByteTokenizer implements Tokenizer {
   readonly #encoder = new TextEncoder();
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
-  constructor(
-    json: JsonObject,
-    names: SpecialTokenNames,
-    files: { readonly [name: string]: string },
-    chatTemplate?: ChatTemplate,
-  ) {
+  constructor(json: JsonObject) {
     const vocab = (json.model as JsonObject).vocab as { readonly [token: string]: number };
     this.#byteIds = Int32Array.from(BYTE_CHARACTERS, character => vocab[character]);
     for (const { content, id, special } of (json.added_tokens ?? []) as readonly JsonObject[]) {
@@ -214,10 +194,6 @@ export class ByteTokenizer implements Tokenizer {
     this.longestToken = Math.max(1, ...[...this.#added.keys()].map(content => content.length));
     this.#pattern =
       this.#added.size === 0 ? undefined : new RegExp(longestFirst([...this.#added.keys()]), 'gu');
-    this.files = files;
-    this.chatTemplate = chatTemplate;
-    this.eosTokenId = names.eos_token === undefined ? undefined : this.idOf(names.eos_token);
-    this.padTokenId = names.pad_token === undefined ? undefined : this.idOf(names.pad_token);
   }
 
   encode(text: string): number[] {
