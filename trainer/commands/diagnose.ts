@@ -7,9 +7,9 @@ import type { RunSettings } from '../config/settings.ts';
 import type { Metrics } from '../data/episode-metrics.ts';
 import { filterEpisodes, keptEpisodes, keptSequences } from '../data/filtering.ts';
 import { laterScores, scoreEpisodes } from '../data/scoring.ts';
-import { SERIES } from '../diagnostics/collapse/collapse.ts';
+import { measureCollapse, SERIES } from '../diagnostics/collapse/collapse.ts';
 import { REGIMES } from '../diagnostics/collapse/collapse-metrics.ts';
-import { diagnoseCollapse, diagnoseGradients } from '../diagnostics/diagnosing.ts';
+import { diagnoseGradients } from '../diagnostics/diagnosing.ts';
 import { openProgress } from '../tracking/progress.ts';
 import { textTable } from '../tracking/text-table.ts';
 import type { MetricTable } from '../tracking/tracker.ts';
@@ -188,7 +188,7 @@ export async function diagnoseCheckpoint(
     clock: () => performance.now() / 1000,
   };
   const memory = state.collapse && { series: state.collapse.series };
-  const collapse = await diagnoseCollapse(parts, episodes, step, memory);
+  const collapse = await measureCollapse(parts, episodes, step, memory);
   const report = (metrics: Metrics, tables: CheckpointDiagnosis['tables']) => ({
     step: state.step,
     metrics: { ...filtered.metrics, ...collapse.metrics, ...metrics, ...EXITED },

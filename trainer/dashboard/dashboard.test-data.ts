@@ -62,7 +62,7 @@ export function allDiagnostics(): { readonly [name: string]: number } {
   const collapse = ['', '_action'].flatMap(part =>
     ['first_turn', 'trajectory'].map(
       turns =>
-        collapseMetrics(table, undefined, `collapse${part}_${turns}_sample`, { stdEps: 1, emaDecay: 0.9 })
+        collapseMetrics(table, undefined, `collapse${part}_${turns}_sample`, { std_eps: 1, ema_decay: 0.9 })
           .metrics,
     ),
   );

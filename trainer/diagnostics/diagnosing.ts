@@ -1,24 +1,17 @@
 import type { TrainingSequence } from '../algorithms/training-sequence.ts';
-import type { RunSettings } from '../config/settings.ts';
 import { experienceSettings, trainingSequences } from '../data/experience.ts';
 import { allEpisodes, type Filtered, keptEpisodes } from '../data/filtering.ts';
 import { laterScores } from '../data/scoring.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Episode } from '../rollout/episode.ts';
-import { mixSeed, PURPOSE } from '../rollout/seeds.ts';
-import { type CollapseMemory, type CollapseResult, measureCollapse } from './collapse/collapse.ts';
+import { type CollapseMemory, type CollapseParts, measureCollapse } from './collapse/collapse.ts';
 import { type DecompositionResult, decomposeGradients } from './gradients/gradient-decomposition.ts';
 
-export interface DiagnosingParts {
-  readonly settings: RunSettings;
+export interface DiagnosingParts extends CollapseParts {
   readonly policy: Pick<Policy, 'score' | 'scoreContinuations' | 'decomposeGradients' | 'estimate'>;
   readonly reference?: Pick<Policy, 'score'>;
   /** Ids of the tokens that actions are made of, per tag. */
   readonly actionTokens: ReadonlyMap<string, ReadonlySet<number>>;
-  /** Text of tokens, as the policy's tokenizer writes it. */
-  readonly decode: (ids: ArrayLike<number>) => string;
-  /** Seconds on a monotonic clock. */
-  readonly clock: () => number;
 }
 
 /** The batch of an iteration. */
@@ -51,7 +44,7 @@ export async function diagnose(
   const collapseDue = collapse.every > 0 && (step === 1 || step % collapse.every === 0);
   const gradientsDue = gradients.every > 0 && (step - 1) % gradients.every === 0;
   const measured =
-    present && collapseDue ? await diagnoseCollapse(parts, batch.episodes, step, memory) : undefined;
+    present && collapseDue ? await measureCollapse(parts, batch.episodes, step, memory) : undefined;
   const decomposed = present && gradientsDue ? await diagnoseGradients(parts, batch) : undefined;
   return {
     metrics: { ...measured?.metrics, ...decomposed?.metrics },
@@ -59,31 +52,6 @@ export async function diagnose(
     memory: measured?.memory ?? memory,
     alarms: measured?.alarms ?? [],
   };
-}
-
-/** The collapse metrics of episodes before the filter. */
-export function diagnoseCollapse(
-  { settings, policy, decode, clock }: DiagnosingParts,
-  episodes: readonly Episode[],
-  step: number,
-  memory: CollapseMemory | undefined,
-): Promise<CollapseResult> {
-  const { samples, max_tokens, std_eps, ema_decay, thresholds } = settings.diagnostics.collapse;
-  const parts = {
-    policy,
-    decode,
-    clock,
-    part: settings.rollout.think ? 'thought' : 'actions',
-    samples,
-    maxTokens: max_tokens,
-    stdEps: std_eps,
-    emaDecay: ema_decay,
-    thresholds,
-    seed: mixSeed(settings.seed, PURPOSE.diagnostics, step),
-    temperature: settings.rollout.temperature,
-    maxSequenceLength: settings.policy.context,
-  } as const;
-  return measureCollapse(parts, episodes, step, memory);
 }
 
 const AFTER_FILTER = 'grad_norm';

@@ -3,7 +3,7 @@ import t from 'tap';
 import { Random } from '../../../shared/random.ts';
 import { type CrossScores, collapseMetrics as measured } from './collapse-metrics.ts';
 
-const CONSTANTS = { stdEps: 1e-3, emaDecay: 0.9 };
+const CONSTANTS = { std_eps: 1e-3, ema_decay: 0.9 };
 const collapseMetrics = (scores: CrossScores, previous: Parameters<typeof measured>[1], series: string) =>
   measured(scores, previous, series, CONSTANTS);
 

@@ -1,5 +1,6 @@
 import type { Random } from '../../../shared/random.ts';
 import { mean, populationStd } from '../../algorithms/statistics.ts';
+import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/episode-metrics.ts';
 
 /** Every reasoning scored under every prompt. Rows are reasonings, columns are prompts. */
@@ -21,12 +22,7 @@ export interface CollapseState {
 }
 
 /** Constants of a measurement. */
-interface CollapseConstants {
-  /** Added to standard deviations before dividing by them. */
-  readonly stdEps: number;
-  /** Decay of moving averages. */
-  readonly emaDecay: number;
-}
+type CollapseConstants = Pick<RunSettings['diagnostics']['collapse'], 'std_eps' | 'ema_decay'>;
 
 /** Retrieval is also measured as a hit among the best 2, 4 and 8 prompts. */
 const RETRIEVAL_RANKS = [2, 4, 8];
@@ -60,7 +56,7 @@ export function collapseMetrics(
   scores: CrossScores,
   previous: CollapseState | undefined,
   series: string,
-  { stdEps, emaDecay }: CollapseConstants,
+  { std_eps, ema_decay }: CollapseConstants,
 ): { readonly metrics: Record<string, number>; readonly state: CollapseState } {
   const columns = scores.prompts.length;
   if (columns < 2)
@@ -71,8 +67,8 @@ export function collapseMetrics(
   const std = populationStd(token.marginal);
   const stdSeq = populationStd(sequence.marginal);
   const state: CollapseState = {
-    marginalStd: decay(emaDecay, previous?.marginalStd, std),
-    marginalStdSeq: decay(emaDecay, previous?.marginalStdSeq, stdSeq),
+    marginalStd: decay(ema_decay, previous?.marginalStd, std),
+    marginalStdSeq: decay(ema_decay, previous?.marginalStdSeq, stdSeq),
   };
   const matched = mean(token.matched);
   const marginal = mean(token.marginal);
@@ -94,10 +90,10 @@ export function collapseMetrics(
     marginal_std_seq: stdSeq,
     marginal_std_ema: state.marginalStd,
     marginal_std_ema_seq: state.marginalStdSeq,
-    mi_zscore: (matched - marginal) / (std + stdEps),
-    mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + stdEps),
-    mi_zscore_ema: (matched - marginal) / (state.marginalStd + stdEps),
-    mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + stdEps),
+    mi_zscore: (matched - marginal) / (std + std_eps),
+    mi_zscore_seq: (matchedSeq - marginalSeq) / (stdSeq + std_eps),
+    mi_zscore_ema: (matched - marginal) / (state.marginalStd + std_eps),
+    mi_zscore_ema_seq: (matchedSeq - marginalSeq) / (state.marginalStdSeq + std_eps),
     ...retrieval(scores, equalPrompts),
   };
   const most = mean(equalPrompts.map(count => Math.log(columns / count)));

@@ -1,5 +1,8 @@
 import t from 'tap';
+import { validateConfig } from '../../../shared/config.ts';
+import type { JsonObject } from '../../../shared/json.ts';
 import { Random } from '../../../shared/random.ts';
+import { RunSettings } from '../../config/settings.ts';
 import { episodeOf, turnOf } from '../../data/episodes.test-data.ts';
 import type { ContinuationRequest } from '../../policy/policy.ts';
 import {
@@ -50,21 +53,25 @@ const scorer = (logProb: LogProb) => ({
   },
 });
 
-const parts = (policy: CollapseParts['policy'], over: Partial<CollapseParts> = {}): CollapseParts => ({
-  policy,
-  decode,
-  part: 'thought',
-  samples: 64,
-  maxTokens: 1e6,
-  stdEps: 1e-3,
-  emaDecay: 0.9,
-  thresholds: { entropy: 0.1, mi_share: 0.1 },
-  seed: 7,
-  temperature: 1,
-  maxSequenceLength: 8,
-  clock: () => 0,
-  ...over,
-});
+const parts = (
+  policy: CollapseParts['policy'],
+  {
+    collapse = {},
+    think = true,
+    clock = () => 0,
+  }: { collapse?: JsonObject; think?: boolean; clock?: () => number } = {},
+): CollapseParts => {
+  const settings = validateConfig(
+    {
+      seed: 7,
+      tags: { Lake: { env_id: 'FrozenLake-v0' } },
+      rollout: { think, temperature: 1 },
+      diagnostics: { collapse: { thresholds: { entropy: 0.1, mi_share: 0.1 }, ...collapse } },
+    },
+    RunSettings,
+  );
+  return { settings: { ...settings, policy: { ...settings.policy, context: 8 } }, policy, decode, clock };
+};
 const episodes = [20, 21, 22].map((prompt, group) => played(group, [prompt], prompt + 10));
 const FIRST = 'collapse_first_turn_sample';
 const SERIES = [FIRST, 'collapse_trajectory_sample'];
@@ -165,15 +172,19 @@ t.test('prompts without room for the longest thought are left out and counted', 
 
 t.test('a limit of tokens takes fewer samples; one without room for two measures nothing', async t => {
   const many = Array.from({ length: 20 }, (_, i) => played(i, [20 + i], 30 + i));
-  const tokensOf = async (maxTokens: number) => {
+  const tokensOf = async (max_tokens: number) => {
     const policy = scorer(informed);
-    const { metrics } = await measureCollapse(parts(policy, { maxTokens, samples: 'all' }), many, 5);
+    const { metrics } = await measureCollapse(
+      parts(policy, { collapse: { max_tokens, samples: 'all' } }),
+      many,
+      5,
+    );
     const sent = policy.requests.reduce(
       (sum, { prompt, continuations }) => sum + prompt.length + continuations.length,
       0,
     );
     t.equal(sent, metrics[`${FIRST}/scored_tokens`] + metrics[`${SERIES[1]}/scored_tokens`]);
-    t.ok(sent <= maxTokens);
+    t.ok(sent <= max_tokens);
     return { metrics, rows: metrics[`${FIRST}/rows`] };
   };
   t.equal((await tokensOf(1e6)).rows, 20);
@@ -212,7 +223,7 @@ t.test('policies without thinking are measured by their actions under separate n
       turns: [turnOf({ tokens: [2, 4], rawResponse: `<answer>${decode(response)}` })],
     });
   });
-  const { metrics, memory } = await measureCollapse(parts(scorer(informed), { part: 'actions' }), acted, 5);
+  const { metrics, memory } = await measureCollapse(parts(scorer(informed), { think: false }), acted, 5);
   t.ok(metrics['collapse_action_first_turn_sample/mi_seq_share'] > 0.99);
   t.ok('collapse_action_trajectory_sample/rows' in metrics);
   t.notOk(Object.keys(metrics).some(name => /^collapse(_first|_trajectory|\/)/.test(name)));

@@ -1,8 +1,10 @@
 import { Random } from '../../../shared/random.ts';
 import { parseResponse } from '../../../shared/response.ts';
+import type { RunSettings } from '../../config/settings.ts';
 import type { Metrics } from '../../data/episode-metrics.ts';
 import type { ContinuationRequest, Policy } from '../../policy/policy.ts';
 import { type Episode, samplesOf, type Turn } from '../../rollout/episode.ts';
+import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import {
   type CollapseState,
   type CrossScores,
@@ -203,24 +205,10 @@ export interface CollapseMemory {
 }
 
 export interface CollapseParts {
+  readonly settings: RunSettings;
   readonly policy: Pick<Policy, 'scoreContinuations'>;
+  /** Text of tokens, as the policy's tokenizer writes it. */
   readonly decode: (ids: ArrayLike<number>) => string;
-  /** The measured part of a response: the thought, or the actions of policies that do not think. */
-  readonly part: ResponsePart;
-  /** Most samples of a series. */
-  readonly samples: number | 'all';
-  /** Most tokens through the model: more would reduce the samples. */
-  readonly maxTokens: number;
-  /** Added to standard deviations before dividing by them. */
-  readonly stdEps: number;
-  readonly emaDecay: number;
-  /** Null: half the median of the run's first three measurements. */
-  readonly thresholds: RegimeThresholds | null;
-  /** Seeds the choice of samples. */
-  readonly seed: number;
-  readonly temperature: number;
-  /** Longest sequence the policy takes, in tokens. */
-  readonly maxSequenceLength: number;
   /** Seconds on a monotonic clock. */
   readonly clock: () => number;
 }
@@ -236,37 +224,39 @@ export interface CollapseResult {
 const LEAST_SAMPLES = 2;
 
 /**
- * Scores reasonings of the episodes under each other's prompts: of first turns, and of turns anywhere. A series with
- * fewer than two prompts only has counts. Prompts that leave no room for the longest reasoning are left out
- * (`<series>/too_long`).
+ * Scores reasonings of episodes before the filter under each other's prompts: of first turns, and of turns anywhere. A
+ * series with fewer than two prompts only has counts. Prompts that leave no room for the longest reasoning are left out
+ * (`<series>/too_long`). Of policies that do not think, actions are measured.
  */
 export async function measureCollapse(
-  parts: CollapseParts,
+  { settings, policy, decode, clock }: CollapseParts,
   episodes: readonly Episode[],
   step: number,
   memory: CollapseMemory = { series: {} },
 ): Promise<CollapseResult> {
-  const started = parts.clock();
-  const reasoned = episodes.map(episode => reasonedEpisode(episode, parts.decode, parts.part));
-  const random = Random.fromSeed(parts.seed);
-  const count = parts.samples === 'all' ? Infinity : parts.samples;
+  const started = clock();
+  const { samples: most, max_tokens, thresholds, ...constants } = settings.diagnostics.collapse;
+  const { think, temperature } = settings.rollout;
+  const part = think ? 'thought' : 'actions';
+  const reasoned = episodes.map(episode => reasonedEpisode(episode, decode, part));
+  const random = Random.fromSeed(mixSeed(settings.seed, PURPOSE.diagnostics, step));
+  const count = most === 'all' ? Infinity : most;
   const drawn = [sampleFirstTurns(reasoned, count, random), sampleTrajectories(reasoned, count, random)].map(
     samples => ({
-      fitting: fittingSamples(samples, parts.maxSequenceLength),
+      fitting: fittingSamples(samples, settings.policy.context),
       drawn: samples.length,
     }),
   );
   const { tables, tokens } = withinTokens(
     drawn.map(({ fitting }) => fitting),
-    parts.maxTokens,
+    max_tokens,
   );
   const plan = planCrossScores(tables);
-  const { temperature } = parts;
   const sums =
-    plan.requests.length === 0 ? [] : await parts.policy.scoreContinuations(plan.requests, { temperature });
+    plan.requests.length === 0 ? [] : await policy.scoreContinuations(plan.requests, { temperature });
   const scores = plan.collect(sums);
-  const names = SERIES[parts.part];
-  const metrics: Metrics = parts.part === 'thought' ? thinkingMetrics(reasoned) : {};
+  const names = SERIES[part];
+  const metrics: Metrics = think ? thinkingMetrics(reasoned) : {};
   const series = { ...memory.series };
   names.forEach((name, i) => {
     const { rows, columns, mismatches } = tables[i];
@@ -276,12 +266,12 @@ export async function measureCollapse(
     metrics[`${name}/columns`] = columns.length;
     metrics[`${name}/scored_tokens`] = tokens[i];
     if (columns.length < LEAST_SAMPLES) return;
-    const measured = collapseMetrics(scores[i], series[name], name, parts);
+    const measured = collapseMetrics(scores[i], series[name], name, constants);
     Object.assign(metrics, measured.metrics);
     series[name] = measured.state;
   });
-  const timing = timingMetrics(parts.clock() - started, tokens, memory.seconds);
-  const watched = parts.part === 'thought' ? watchFirstTurns(metrics, step, memory, parts) : undefined;
+  const timing = timingMetrics(clock() - started, tokens, memory.seconds);
+  const watched = think ? watchFirstTurns(metrics, step, memory, thresholds) : undefined;
   const watch = watched?.state ?? memory.watch;
   return {
     metrics: { ...metrics, ...timing.metrics, ...watched?.metrics },
@@ -347,7 +337,7 @@ function watchFirstTurns(
   metrics: Metrics,
   step: number,
   { watch }: CollapseMemory,
-  { thresholds }: Pick<CollapseParts, 'thresholds'>,
+  thresholds: RegimeThresholds | null,
 ): ReturnType<typeof watchRegime> | undefined {
   const [first, trajectory] = SERIES.thought;
   if (!(`${first}/mi_seq_share` in metrics)) return undefined;
