@@ -1,7 +1,6 @@
 import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
 import { jsonOf } from '../../shared/json.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
-import type { GroupsRow } from '../../shared/run-folder/run-files.ts';
 
 const NEWLINE = 0x0a;
 
@@ -69,17 +68,12 @@ function toJson(value: unknown): string {
   });
 }
 
-/** Appends the groups of an iteration to `groups.jsonl`. */
-export function appendGroupsRow(file: string, row: GroupsRow): void {
-  appendJsonLine(file, row);
-}
-
-/** Removes the rows of iterations after `step`, which a run that continues from there plays again. */
-export function dropGroupRows(file: string, step: number): void {
-  if (!existsSync(file)) return;
-  const rows = reopenJsonLines(file) as GroupsRow[];
-  writeJsonLines(
-    file,
-    rows.filter(row => row.step <= step),
-  );
+/**
+ * Removes the rows of a file that are not kept, such as those of iterations that a run which continues plays again.
+ * @returns the number of rows before
+ */
+export function keepRows<Row>(file: string, isKept: (row: Row) => boolean): number {
+  const rows = reopenJsonLines(file) as Row[];
+  if (!rows.every(isKept)) writeJsonLines(file, rows.filter(isKept));
+  return rows.length;
 }

@@ -57,13 +57,6 @@ const BACKOFF = { firstMs: 250 };
 const TIMEOUT_MS = 300_000;
 const MISSING = 'RESOURCE_DOES_NOT_EXIST';
 
-interface Metric {
-  readonly key: string;
-  readonly value: number | string;
-  readonly timestamp: number;
-  readonly step: number;
-}
-
 /**
  * Sends rows to an MLflow tracking server by its REST interface. Rows wait in a queue while others are in progress. If
  * the server fails, only these rows are lost, and the failure is reported once. A resumed run continues under its
@@ -77,7 +70,7 @@ export class MlflowRun implements MetricSink {
   readonly #idFile: string;
   readonly #note: (text: string) => void;
   readonly #attempts: number;
-  #waiting: Metric[] = [];
+  #waiting: object[] = [];
   #id: string | undefined;
   #work: Promise<void> | undefined;
   #lost = 0;

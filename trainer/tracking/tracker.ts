@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import protobuf from 'protobufjs';
-import { appendJsonLine, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
+import { appendJsonLine, keepRows } from './jsonlines.ts';
 
 /** Metric of every validation row. */
 const VALIDATION_MARK = 'val-env/success';
@@ -45,21 +45,16 @@ export function openTracker(
   tensorboard: string | undefined,
   more: readonly OpenSink[] = [],
 ): Tracker {
-  const rows = reopenJsonLines(files.metrics) as { step: number }[];
-  writeJsonLines(
-    files.metrics,
-    rows.filter(row => row.step <= (VALIDATION_MARK in row ? done.validation : done.step)),
+  const isDone = (step: number, isValidation: boolean) =>
+    step <= (isValidation ? done.validation : done.step);
+  // Pages look for this file from the start of a run.
+  appendFileSync(files.metrics, '');
+  const rows = keepRows<{ step: number }>(files.metrics, row => isDone(row.step, VALIDATION_MARK in row));
+  keepRows<{ step: number; name: string }>(files.tables, ({ step, name }) =>
+    isDone(step, name.startsWith(VALIDATION_TABLES)),
   );
-  const tables = reopenJsonLines(files.tables) as { step: number; name: string }[];
-  if (tables.length > 0) {
-    const isValidation = (name: string) => name.startsWith(VALIDATION_TABLES);
-    writeJsonLines(
-      files.tables,
-      tables.filter(({ step, name }) => step <= (isValidation(name) ? done.validation : done.step)),
-    );
-  }
   const board = tensorboard === undefined ? undefined : new TensorBoardWriter(tensorboard, done.step + 1);
-  const sinks = more.map(open => open(rows.length));
+  const sinks = more.map(open => open(rows));
   return {
     write(step, metrics) {
       appendJsonLine(files.metrics, { step, time: new Date().toISOString(), ...metrics });

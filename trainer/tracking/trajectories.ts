@@ -66,19 +66,14 @@ export class TrajectoryWriter {
    * sample with token ids, behavior log-probabilities and policy versions. A file of the same name is replaced.
    * @returns the file
    */
-  write(
-    kind: 'train' | 'validation',
-    step: number,
-    episodes: readonly Episode[],
-    notes?: TrajectoryNotes,
-  ): string {
+  write(kind: RecordedKind, step: number, episodes: readonly Episode[], notes?: TrajectoryNotes): string {
     for (const episode of episodes) {
       for (const { tokenIds, top } of samplesOf(episode)) {
         this.#learnTexts(tokenIds);
         for (const { tokenIds: likeliest } of top?.values() ?? []) this.#learnTexts(likeliest);
       }
     }
-    const file = join(this.#folder, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
+    const file = join(this.#folder, nameOf(kind, step));
     writeEpisodes(file, episodes, notes);
     return file;
   }
@@ -182,35 +177,31 @@ function topOf(top: LikeliestTokens | undefined): readonly number[] | 0 {
   return Array.from(top.tokenIds).flatMap((id, i) => [id, rounded(top.logProbs[i])]);
 }
 
-/** The stored episodes of an iteration, or of a validation after one. */
-export interface RecordedFile {
-  readonly kind: 'train' | 'validation';
-  readonly step: number;
-  readonly records: readonly TrajectoryRecord[];
-}
+/** Stored episodes are those of an iteration, or of a validation after one. */
+type RecordedKind = 'train' | 'validation';
 
 const NAME = /^(train|validation)-(\d+)\.jsonl$/;
+const nameOf = (kind: RecordedKind, step: number): string => `${kind}-${String(step).padStart(6, '0')}.jsonl`;
 
 /** Files of stored episodes of a run, oldest first. */
 export function recordedSteps(run: {
   readonly trajectories: string;
-}): { kind: RecordedFile['kind']; step: number }[] {
+}): { kind: RecordedKind; step: number }[] {
   return readdirSync(run.trajectories)
     .flatMap(name => {
       const [, kind, step] = NAME.exec(name) ?? [];
-      return kind === undefined ? [] : [{ kind: kind as RecordedFile['kind'], step: Number(step) }];
+      return kind === undefined ? [] : [{ kind: kind as RecordedKind, step: Number(step) }];
     })
     .sort((a, b) => a.step - b.step || a.kind.localeCompare(b.kind));
 }
 
-/** @throws Error for an unreadable file */
+/** The episodes of a file. @throws Error for an unreadable file */
 export function readRecorded(
   run: { readonly trajectories: string },
-  kind: RecordedFile['kind'],
+  kind: RecordedKind,
   step: number,
-): RecordedFile {
-  const file = join(run.trajectories, `${kind}-${String(step).padStart(6, '0')}.jsonl`);
-  return { kind, step, records: readJsonLines(file) as TrajectoryRecord[] };
+): TrajectoryRecord[] {
+  return readJsonLines(join(run.trajectories, nameOf(kind, step))) as TrajectoryRecord[];
 }
 
 /** The episode in a record, with every token as sampled. */

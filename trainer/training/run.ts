@@ -5,9 +5,9 @@ import { lockSync } from 'proper-lockfile';
 import { atEnd } from '../../shared/closing.ts';
 import { attempted } from '../../shared/json.ts';
 import { isAlive } from '../../shared/run-folder/is-alive.ts';
-import { type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts';
+import { type GroupsRow, type RunStatus, SILENT_MS } from '../../shared/run-folder/run-files.ts';
 import type { RunSettings } from '../config/settings.ts';
-import { dropGroupRows } from '../tracking/jsonlines.ts';
+import { keepRows } from '../tracking/jsonlines.ts';
 import type { Progress } from '../tracking/progress.ts';
 import type { RunLog } from '../tracking/run-log.ts';
 import { describeRun, RunStatusFile, validationPoint } from '../tracking/run-status.ts';
@@ -51,7 +51,7 @@ export async function trainRun(
     () => status.sink,
     ...configuredSinks(run.path, settings, progress.warn),
   ]);
-  dropGroupRows(run.groups, done.step);
+  keepRows<GroupsRow>(run.groups, row => row.step <= done.step);
   try {
     const shown = { progress: status.progress, tracker, status };
     using commands = new RunControl(run.path, status.startedAt, status.progress);

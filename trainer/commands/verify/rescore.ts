@@ -60,7 +60,7 @@ export async function rescoreCommand(target: string, options: OptionsOf<'rescore
   const lines: object[] = [];
   let fault: Error | undefined;
   for (const { kind, step } of steps) {
-    const { records } = readRecorded(run, kind, step);
+    const records = readRecorded(run, kind, step);
     const before = records.map(episodeOfRecord);
     const after: (Episode | undefined)[] = [];
     for (const episode of before) {

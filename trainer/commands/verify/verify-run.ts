@@ -107,7 +107,7 @@ async function verifyStep(
   context: RunContext,
   { kind, step }: Pick<StepReport, 'kind' | 'step'>,
 ): Promise<StepReport> {
-  const { records } = readRecorded(run, kind, step);
+  const records = readRecorded(run, kind, step);
   const episodes = records.map(episodeOfRecord);
   const named = <T>(values: readonly T[]) =>
     values.map((value, i) => [records[i].episode_id, value] as const);
@@ -329,7 +329,7 @@ async function checkUpdate(
 ): Promise<Verdict> {
   const checkpoint = updateStart(run, settings, step);
   if (typeof checkpoint === 'string') return { skipped: checkpoint };
-  const { records } = readRecorded(run, 'train', step);
+  const records = readRecorded(run, 'train', step);
   const episodes = records.map(episodeOfRecord);
   const folder = mkdtempSync(join(tmpdir(), 'ragen-verify-'));
   const copy = runFolderAt(folder);
@@ -369,7 +369,7 @@ async function checkUpdate(
     await policy.save(saved, settings.training.checkpoint_dtype);
     return verdictOf([
       ...metricGaps(run, step, done.metrics),
-      ...recordGaps(records, readRecorded(copy, 'train', step).records),
+      ...recordGaps(records, readRecorded(copy, 'train', step)),
       ...weightGaps(join(run.checkpoints, `step-${String(step).padStart(6, '0')}`, 'policy'), saved),
     ]);
   } finally {

@@ -1,5 +1,5 @@
 import { Random } from '../../../shared/random.ts';
-import type { EndMeanings, GroupRecord } from '../../../shared/run-folder/run-files.ts';
+import type { EndMeanings, GroupRecord, GroupsRow } from '../../../shared/run-folder/run-files.ts';
 import type { Advantages } from '../../algorithms/advantages/estimator.ts';
 import { policyLoss } from '../../algorithms/losses/registry.ts';
 import { mean } from '../../algorithms/statistics.ts';
@@ -22,7 +22,7 @@ import type { OptimizerSettings, Policy } from '../../policy/policy.ts';
 import { type Episode, episodeReturn, samplesOf, sumRewards } from '../../rollout/episode.ts';
 import { mixSeed, PURPOSE } from '../../rollout/seeds.ts';
 import { IntervalMeter } from '../../rollout/tally.ts';
-import { appendGroupsRow } from '../../tracking/jsonlines.ts';
+import { appendJsonLine } from '../../tracking/jsonlines.ts';
 import type { MetricTable } from '../../tracking/tracker.ts';
 import type { TrajectoryWriter } from '../../tracking/trajectories.ts';
 import type { TrainerState } from '../run-folder/checkpoint.ts';
@@ -271,7 +271,7 @@ function recordIteration(parts: RecordingParts, record: IterationRecord): void {
   const kept = new Set(filtered.kept.flatMap(group => group.map(({ episode }) => episode)));
   const groups = filtered.scored.map(group => groupRecord(group, kept.has(group.episodes[0])));
   const { score, strategy } = settings.algorithm.filter;
-  appendGroupsRow(run.groups, { step, score, strategy, groups });
+  appendJsonLine(run.groups, { step, score, strategy, groups } satisfies GroupsRow);
   if (!recordsTrajectories(settings, step)) return;
   const groupOf = new Map(
     filtered.scored.flatMap(({ episodes }, i) => episodes.map(episode => [episode, groups[i]])),
