@@ -6,7 +6,12 @@ import { LoweringContext } from '../lowering-context.ts';
 /** ONNX's own domain, and ONNX Runtime's contributed kernels. */
 export const MICROSOFT = 'com.microsoft';
 
-const OPSETS = { '': 23, [MICROSOFT]: 1 };
+/** Operator set version by domain; the empty domain is ONNX itself. */
+const OPSETS = [
+  { domain: '', version: 23 },
+  { domain: MICROSOFT, version: 1 },
+];
+const IR_VERSION = 10;
 
 export interface EmitOptions {
   readonly domain?: string;
@@ -30,8 +35,9 @@ export class ModelBuilder extends LoweringContext<string> {
   readonly threads: number;
   readonly #anyRows: boolean;
   readonly #constants: ReadonlyMap<string, TypedArray>;
-  readonly #nodes: OnnxNode[] = [];
-  readonly #initializers: OnnxInitializer[] = [];
+  /** Messages of {@link modelType}. */
+  readonly #nodes: { readonly opType: string; readonly attribute: readonly object[] }[] = [];
+  readonly #initializers: object[] = [];
   readonly #initializerNames = new Map<string, string>();
   readonly #outputNames = new Map<Tensor, string>();
   readonly #shared = new Map<string, string>();
@@ -84,16 +90,14 @@ export class ModelBuilder extends LoweringContext<string> {
 
   emitMany(
     opType: string,
-    inputs: readonly string[],
-    outputs: readonly string[],
+    input: readonly string[],
+    output: readonly string[],
     options: EmitOptions = {},
   ): void {
+    const { domain = '', attributes = {} } = options;
     this.#nodes.push({
-      opType,
-      domain: options.domain ?? '',
-      inputs,
-      outputs,
-      attributes: options.attributes ?? {},
+      ...{ name: `${opType}_${this.#nodes.length}`, opType, domain, input, output },
+      attribute: Object.entries(attributes).map(([name, value]) => ({ name, ...encodeAttribute(value) })),
     });
   }
 
@@ -146,35 +150,40 @@ export class ModelBuilder extends LoweringContext<string> {
     return this.floats(new Float32Array(sizeOf(shape)).fill(value), shape);
   }
 
-  finish(): OnnxModel {
-    const value = (name: string, { dtype, shape }: Tensor): OnnxValue => ({
-      name,
-      type: dtype,
-      shape: this.#anyRows ? [ROWS, ...shape.slice(1)] : shape,
-    });
-    const outputs: OnnxValue[] = [];
+  /** The model, a message of {@link modelType}. */
+  finish() {
+    const value = (name: string, tensor: Tensor) =>
+      valueInfo(name, tensor, this.#anyRows ? [ROWS, ...tensor.shape.slice(1)] : tensor.shape);
+    const output: object[] = [];
     for (const [name, tensor] of this.graph.outputs) {
       const result = outputName(name);
       if (this.valueOf(tensor) !== result) this.emit('Identity', [this.valueOf(tensor)], {}, result);
-      outputs.push(value(result, tensor));
+      output.push(value(result, tensor));
     }
-    const inputs = [...this.graph.inputs].map(([name, tensor]) => value(inputName(name), tensor));
-    for (const [name, { dtype, shape }] of this.graph.parameters) {
-      if (!this.#constants.has(name)) inputs.push({ name: inputName(name), type: dtype, shape });
+    const input = [...this.graph.inputs].map(([name, tensor]) => value(inputName(name), tensor));
+    for (const [name, tensor] of this.graph.parameters) {
+      if (!this.#constants.has(name)) input.push(valueInfo(inputName(name), tensor, tensor.shape));
     }
-    return { nodes: this.#nodes, inputs, outputs, initializers: this.#initializers, opsets: OPSETS };
+    return {
+      irVersion: IR_VERSION,
+      producerName: 'ragen',
+      opsetImport: OPSETS,
+      graph: { name: 'graph', node: this.#nodes, initializer: this.#initializers, input, output },
+    };
   }
 
-  #initializer(type: OnnxInitializer['type'], shape: readonly number[], bytes: Uint8Array): string {
+  #initializer(type: keyof typeof TENSOR_TYPE, shape: readonly number[], bytes: Uint8Array): string {
     const key = `${type} ${shape.join()} ${bytes.length <= 256 ? bytes.join() : this.#count}`;
     const known = this.#initializerNames.get(key);
     if (known !== undefined) return known;
     const name = `c${this.#count++}`;
-    this.#initializers.push({ name, type, shape, bytes });
+    this.#initializers.push({ name, dims: shape, dataType: TENSOR_TYPE[type], rawData: bytes });
     this.#initializerNames.set(key, name);
     return name;
   }
 }
+
+export type OnnxModel = ReturnType<ModelBuilder['finish']>;
 
 export function inputName(name: string): string {
   return `in/${name}`;
@@ -205,72 +214,15 @@ const modelType = root.lookupType('ModelProto');
 /** A number is written as an int unless wrapped: `{ float: 1 }`. */
 export type OnnxAttribute = number | { readonly float: number } | string | readonly number[];
 
-export interface OnnxNode {
-  readonly opType: string;
-  readonly domain: string;
-  readonly inputs: readonly string[];
-  readonly outputs: readonly string[];
-  readonly attributes: Readonly<Record<string, OnnxAttribute>>;
-}
-
-export interface OnnxValue {
-  readonly name: string;
-  readonly type: keyof typeof TENSOR_TYPE;
-  /** Extents; a name means any. */
-  readonly shape: readonly (number | string)[];
-}
-
-export interface OnnxInitializer extends OnnxValue {
-  readonly shape: readonly number[];
-  readonly bytes: Uint8Array;
-}
-
-export interface OnnxModel {
-  readonly nodes: readonly OnnxNode[];
-  readonly inputs: readonly OnnxValue[];
-  readonly outputs: readonly OnnxValue[];
-  readonly initializers: readonly OnnxInitializer[];
-  /** Operator set version by domain; the empty domain is ONNX itself. */
-  readonly opsets: Readonly<Record<string, number>>;
-}
-
-const IR_VERSION = 10;
-
 /** Serializes to the bytes of an .onnx file. */
 export function encodeModel(model: OnnxModel): Uint8Array {
-  const message = modelType.create({
-    irVersion: IR_VERSION,
-    producerName: 'ragen',
-    opsetImport: Object.entries(model.opsets).map(([domain, version]) => ({ domain, version })),
-    graph: {
-      name: 'graph',
-      node: model.nodes.map((node, i) => ({
-        name: `${node.opType}_${i}`,
-        opType: node.opType,
-        domain: node.domain,
-        input: node.inputs,
-        output: node.outputs,
-        attribute: Object.entries(node.attributes).map(([name, value]) => ({
-          name,
-          ...encodeAttribute(value),
-        })),
-      })),
-      initializer: model.initializers.map(({ name, type, shape, bytes }) => ({
-        name,
-        dims: shape,
-        dataType: TENSOR_TYPE[type],
-        rawData: bytes,
-      })),
-      input: model.inputs.map(encodeValue),
-      output: model.outputs.map(encodeValue),
-    },
-  });
-  return modelType.encode(message).finish();
+  return modelType.encode(modelType.create(model)).finish();
 }
 
-function encodeValue({ name, type, shape }: OnnxValue): object {
+/** @param shape extents; a name means any */
+function valueInfo(name: string, { dtype }: Tensor, shape: readonly (number | string)[]): object {
   const dim = shape.map(extent => (typeof extent === 'string' ? { dimParam: extent } : { dimValue: extent }));
-  return { name, type: { tensorType: { elemType: TENSOR_TYPE[type], shape: { dim } } } };
+  return { name, type: { tensorType: { elemType: TENSOR_TYPE[dtype], shape: { dim } } } };
 }
 
 function encodeAttribute(value: OnnxAttribute): object {

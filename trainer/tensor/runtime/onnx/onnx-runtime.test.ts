@@ -131,7 +131,7 @@ t.test('executables that gave their sessions up run as before', async t => {
 });
 
 function opTypes(graph: Graph, threads = 1): string[] {
-  return lower(graph, { threads }).nodes.map(node => node.opType);
+  return lower(graph, { threads }).graph.node.map(node => node.opType);
 }
 
 t.test(
