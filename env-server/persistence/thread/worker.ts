@@ -1,4 +1,5 @@
 import { parentPort, workerData } from 'node:worker_threads';
+import type { CallReply } from '../../../shared/scheduling/thread-calls.ts';
 import { openDatabase } from '../database.ts';
 import { EnvironmentRows } from '../environment-rows.ts';
 import { type Turn, TurnFile, type TurnFileHead } from '../journal/turn-file.ts';
@@ -20,11 +21,7 @@ export interface WriteRequest {
   readonly given: readonly unknown[];
 }
 
-/** Reply to a request. Of an error only message, stack and cause cross from one thread to another. */
-export type WriteReply = { readonly id: number } & (
-  | { readonly result: unknown }
-  | { readonly error: Error; readonly fields: { readonly code?: unknown; readonly errcode?: unknown } }
-);
+export type WriteReply = { readonly id: number } & CallReply;
 
 /** Milliseconds that a write waits for another process's write; only its callers wait with it. */
 const PATIENCE_MS = 10_000;

@@ -1,5 +1,6 @@
+import type { CallReply } from '../../../shared/scheduling/thread-calls.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
-import type { GenerateRequest, Generation, StreamedToken } from '../../generation/generation.ts';
+import type { GenerateRequest, StreamedToken } from '../../generation/generation.ts';
 import type { SharedParameters } from '../../tensor/runtime/parameter-store.ts';
 import { DEFAULT_TOKEN_BUDGET } from '../learning/micro-batches.ts';
 import type { GradientReport, GradientTask, ProgramOptions } from '../learning/train-program.ts';
@@ -137,15 +138,13 @@ export type ToWorker =
   | { readonly kind: 'sequences'; readonly orders: readonly SequenceOrder[] }
   | { readonly kind: 'close' };
 
-export type FromWorker =
-  | { readonly kind: 'ready'; readonly runtime: string }
-  | { readonly kind: 'done'; readonly id: number; readonly result: unknown }
-  | { readonly kind: 'failed'; readonly id: number; readonly error: Error }
-  | {
-      readonly kind: 'generated';
-      readonly sampled: readonly NumberedToken[];
-      readonly finished: readonly NumberedGeneration[];
-    };
+/** Call that a thread answers when it has started, with the readable name of its runtime; tasks and requests follow. */
+export const STARTED = 1;
+
+export interface FromWorker {
+  readonly sampled?: readonly NumberedToken[];
+  readonly replies: readonly NumberedReply[];
+}
 
 /** A token of a watched request. */
 export interface NumberedToken {
@@ -153,6 +152,4 @@ export interface NumberedToken {
   readonly token: StreamedToken;
 }
 
-export type NumberedGeneration =
-  | { readonly id: number; readonly generation: Generation }
-  | { readonly id: number; readonly error: Error };
+export type NumberedReply = { readonly id: number } & CallReply;

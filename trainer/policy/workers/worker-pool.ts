@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { ThreadCalls } from '../../../shared/scheduling/thread-calls.ts';
 import { counted } from '../../../shared/text.ts';
 import { addMetrics } from '../../algorithms/losses/metric-sums.ts';
 import type { LossComponent } from '../../algorithms/losses/update-loss.ts';
@@ -197,48 +198,34 @@ function sliceWeights(length: number, workers: number): WeightSlice[] {
   return Array.from({ length: workers }, (_, w) => ({ start: border(w), end: border(w + 1) }));
 }
 
-/** Number of the message that a started thread sends; requests count from 1. */
-const READY = 0;
-
-interface Pending {
-  readonly resolve: (value: never) => void;
-  readonly reject: (error: Error) => void;
-}
-
-/**
- * The main thread's end of a worker: numbered requests and their answers. When the thread dies, all pending and later
- * requests are rejected with the reason. Orders for sequences within one turn of the event loop share one message.
- */
+/** The main thread's end of a worker. Orders for sequences within one turn of the event loop share one message. */
 export class WorkerHandle {
-  readonly #worker: Worker;
-  readonly #index: number;
-  readonly #pending = new Map<number, Pending>();
+  readonly #calls: ThreadCalls;
   readonly #watches = new Map<number, (token: StreamedToken) => void>();
   #orders: SequenceOrder[] = [];
   #flushPlanned = false;
-  #nextId = 0;
   #runtime = '';
   #closing = false;
-  #failure: Error | null = null;
   readonly #exited: Promise<void>;
 
   private constructor(setup: WorkerSetup) {
-    this.#index = setup.index;
-    this.#worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: setup });
-    this.#worker.on('message', (message: FromWorker) => this.#receive(message));
-    this.#worker.on('error', error => this.#fail(error));
+    const worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: setup });
+    this.#calls = new ThreadCalls(worker, 'the thread', cause => {
+      const what = this.#closing
+        ? 'the policy was closed'
+        : `policy worker ${setup.index} failed: ${cause.message}`;
+      return new Error(what, { cause });
+    });
+    worker.on('message', (message: FromWorker) => this.#receive(message));
     this.#exited = new Promise(resolve => {
-      this.#worker.once('exit', code => {
-        this.#fail(new Error(`the thread ended with code ${code}`));
-        resolve();
-      });
+      worker.once('exit', () => resolve());
     });
   }
 
   /** Starts the thread; resolves when it takes requests. */
   static async start(setup: WorkerSetup): Promise<WorkerHandle> {
     const handle = new WorkerHandle(setup);
-    handle.#runtime = await handle.#expect<string>(READY);
+    handle.#runtime = await handle.#calls.call<string>(() => {});
     return handle;
   }
 
@@ -249,16 +236,15 @@ export class WorkerHandle {
 
   /** @param watch called with each token soon after it is sampled */
   generate(request: GenerateRequest, watch?: (token: StreamedToken) => void): Promise<Generation> {
-    const id = ++this.#nextId;
-    const result = this.#expect<Generation>(id);
-    if (watch !== undefined) this.#watches.set(id, watch);
-    this.#order({
-      kind: 'generate',
-      id,
-      request: { ...request, append: Int32Array.from(request.append) },
-      watched: watch !== undefined,
+    return this.#calls.call(id => {
+      if (watch !== undefined) this.#watches.set(id, watch);
+      this.#order({
+        kind: 'generate',
+        id,
+        request: { ...request, append: Int32Array.from(request.append) },
+        watched: watch !== undefined,
+      });
     });
-    return result;
   }
 
   release(sequenceId: number): void {
@@ -270,10 +256,7 @@ export class WorkerHandle {
     ...args: Parameters<WorkerTasks[Name]>
   ): Promise<Awaited<ReturnType<WorkerTasks[Name]>>> {
     this.#flush();
-    const id = ++this.#nextId;
-    const result = this.#expect<Awaited<ReturnType<WorkerTasks[Name]>>>(id);
-    this.#post({ kind: 'task', id, name, args });
-    return result;
+    return this.#calls.call(id => this.#post({ kind: 'task', id, name, args }));
   }
 
   async close(): Promise<void> {
@@ -284,53 +267,15 @@ export class WorkerHandle {
 
   /** Ends the thread at once; pending requests fail. */
   async terminate(): Promise<void> {
-    await this.#worker.terminate();
+    await this.#calls.worker.terminate();
   }
 
-  #expect<T>(id: number): Promise<T> {
-    if (this.#failure !== null) return Promise.reject(this.#failure);
-    return new Promise<T>((resolve, reject) => {
-      this.#pending.set(id, { resolve: resolve as Pending['resolve'], reject });
-    });
-  }
-
-  #receive(message: FromWorker): void {
-    switch (message.kind) {
-      case 'ready':
-        this.#settle(READY, pending => pending.resolve(message.runtime as never));
-        return;
-      case 'done':
-        this.#settle(message.id, pending => pending.resolve(message.result as never));
-        return;
-      case 'failed':
-        this.#settle(message.id, pending => pending.reject(message.error));
-        return;
-      case 'generated':
-        for (const { id, token } of message.sampled) this.#watches.get(id)?.(token);
-        for (const entry of message.finished) {
-          this.#settle(entry.id, pending => {
-            if ('error' in entry) pending.reject(entry.error);
-            else pending.resolve(entry.generation as never);
-          });
-        }
+  #receive({ sampled = [], replies }: FromWorker): void {
+    for (const { id, token } of sampled) this.#watches.get(id)?.(token);
+    for (const { id, ...reply } of replies) {
+      this.#watches.delete(id);
+      this.#calls.settle(id, reply);
     }
-  }
-
-  #settle(id: number, how: (pending: Pending) => void): void {
-    const pending = this.#pending.get(id);
-    this.#pending.delete(id);
-    this.#watches.delete(id);
-    if (pending !== undefined) how(pending);
-  }
-
-  #fail(cause: Error): void {
-    const what = this.#closing
-      ? 'the policy was closed'
-      : `policy worker ${this.#index} failed: ${cause.message}`;
-    this.#failure ??= new Error(what, { cause });
-    for (const { reject } of this.#pending.values()) reject(this.#failure);
-    this.#pending.clear();
-    this.#watches.clear();
   }
 
   #order(order: SequenceOrder): void {
@@ -347,6 +292,6 @@ export class WorkerHandle {
   }
 
   #post(message: ToWorker): void {
-    this.#worker.postMessage(message);
+    this.#calls.worker.postMessage(message);
   }
 }

@@ -14,14 +14,15 @@ import { adamwFactors, blockSquares, muonFactors } from '../learning/adamw.ts';
 import { DecompositionProgram } from '../learning/decomposition-program.ts';
 import { ScoreProgram } from '../learning/score-program.ts';
 import { GradientProgram } from '../learning/train-program.ts';
-import type {
-  FromWorker,
-  NumberedGeneration,
-  NumberedToken,
-  ToWorker,
-  WeightSlice,
-  WorkerSetup,
-  WorkerTasks,
+import {
+  type FromWorker,
+  type NumberedReply,
+  type NumberedToken,
+  STARTED,
+  type ToWorker,
+  type WeightSlice,
+  type WorkerSetup,
+  type WorkerTasks,
 } from './protocol.ts';
 
 /**
@@ -53,7 +54,7 @@ class PolicyWorker implements WorkerTasks {
   /** Null where there are no adapters to exchange. */
   readonly #referenceProgram: ScoreProgram | null;
   readonly #tasks: Task[] = [];
-  #finished: NumberedGeneration[] = [];
+  #finished: NumberedReply[] = [];
   #sampled: NumberedToken[] = [];
   /** True if the tokens in `#sampled` must be reported at once. */
   #urgent = false;
@@ -130,7 +131,7 @@ class PolicyWorker implements WorkerTasks {
     try {
       this.#engine.submit(
         request,
-        generation => this.#finished.push({ id, generation }),
+        generation => this.#finished.push({ id, result: generation }),
         fail,
         watched ? watch : undefined,
       );
@@ -172,9 +173,9 @@ class PolicyWorker implements WorkerTasks {
   async #perform({ id, name, args }: Task): Promise<void> {
     try {
       const work = this[name] as (...args: unknown[]) => unknown;
-      this.#post({ kind: 'done', id, result: await work.apply(this, args) });
+      this.#post({ replies: [{ id, result: await work.apply(this, args) }] });
     } catch (error) {
-      this.#post({ kind: 'failed', id, error: error as Error });
+      this.#post({ replies: [{ id, error: error as Error }] });
     }
   }
 
@@ -271,7 +272,7 @@ class PolicyWorker implements WorkerTasks {
       if (this.#sampled.length === 0) return;
       if (!now && !this.#urgent && performance.now() - this.#reportedAt < WATCH_INTERVAL_MS) return;
     }
-    this.#post({ kind: 'generated', sampled: this.#sampled, finished: this.#finished });
+    this.#post({ sampled: this.#sampled, replies: this.#finished });
     this.#finished = [];
     this.#sampled = [];
     this.#urgent = false;
@@ -305,4 +306,6 @@ const setup = workerData as WorkerSetup;
 const runtime = await openRuntime(setup.runtime, setup.threads, setup.precision);
 const worker = new PolicyWorker(parentPort, setup, runtime);
 parentPort.on('message', (message: ToWorker) => worker.take(message));
-parentPort.postMessage({ kind: 'ready', runtime: runtime.description } satisfies FromWorker);
+parentPort.postMessage({
+  replies: [{ id: STARTED, result: runtime.description }],
+} satisfies FromWorker);
