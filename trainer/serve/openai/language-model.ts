@@ -62,8 +62,6 @@ export class PrefixCache {
   readonly #most: number;
   readonly #release: (sequenceId: number) => void;
   readonly #entries = new Map<number, Int32Array>();
-  /** The same by length: only those shorter than a prompt are compared. */
-  readonly #byLength = new Map<number, Set<number>>();
 
   /**
    * @param most sequences to keep
@@ -80,15 +78,14 @@ export class PrefixCache {
 
   /** Takes the longest sequence that the prompt continues; undefined where there is none. */
   take(prompt: readonly number[]): { readonly sequenceId: number; readonly length: number } | undefined {
-    const lengths = [...this.#byLength.keys()].filter(length => length < prompt.length);
-    for (const length of lengths.sort((a, b) => b - a)) {
-      for (const sequenceId of this.#byLength.get(length)!) {
-        if (!begins(prompt, this.#entries.get(sequenceId)!)) continue;
-        this.#forget(sequenceId);
-        return { sequenceId, length };
-      }
+    let found: { readonly sequenceId: number; readonly length: number } | undefined;
+    for (const [sequenceId, tokens] of this.#entries) {
+      const { length } = tokens;
+      if (length < prompt.length && length > (found?.length ?? -1) && begins(prompt, tokens))
+        found = { sequenceId, length };
     }
-    return undefined;
+    if (found) this.#entries.delete(found.sequenceId);
+    return found;
   }
 
   /**
@@ -124,27 +121,15 @@ export class PrefixCache {
   /** Keeps a sequence; beyond the limit the oldest is released. */
   keep(sequenceId: number, tokens: Int32Array): void {
     this.#entries.set(sequenceId, tokens);
-    const alike = this.#byLength.get(tokens.length);
-    if (alike === undefined) this.#byLength.set(tokens.length, new Set([sequenceId]));
-    else alike.add(sequenceId);
     if (this.#entries.size <= this.#most) return;
     const [oldest] = this.#entries.keys();
-    this.#forget(oldest);
+    this.#entries.delete(oldest);
     this.#release(oldest);
   }
 
   clear(): void {
     for (const sequenceId of this.#entries.keys()) this.#release(sequenceId);
     this.#entries.clear();
-    this.#byLength.clear();
-  }
-
-  #forget(sequenceId: number): void {
-    const { length } = this.#entries.get(sequenceId)!;
-    this.#entries.delete(sequenceId);
-    const alike = this.#byLength.get(length)!;
-    alike.delete(sequenceId);
-    if (alike.size === 0) this.#byLength.delete(length);
   }
 }
 

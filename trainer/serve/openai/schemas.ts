@@ -68,6 +68,23 @@ export const TOKEN_GRAMMAR = orNull(
   }),
 );
 
+/** Fields of OpenAI's API without an effect here, of both routes and of chats alone; the reply lists them in a header. */
+const IGNORED = {
+  user: orNull(Type.String()),
+  safety_identifier: orNull(Type.String()),
+  prompt_cache_key: orNull(Type.String()),
+  prompt_cache_retention: orNull(Type.String()),
+  service_tier: orNull(Type.String()),
+  store: orNull(Type.Boolean()),
+  metadata: orNull(FewFields),
+};
+const IGNORED_IN_CHATS = {
+  parallel_tool_calls: orNull(Type.Boolean()),
+  reasoning_effort: orNull(Type.String()),
+  verbosity: orNull(Type.String()),
+};
+const WITHOUT_EFFECT = Object.keys({ ...IGNORED, ...IGNORED_IN_CHATS });
+
 /** Fields of both routes: OpenAI's, and vLLM's where OpenAI has none. */
 const COMMON = {
   /** Absent: the model that the server was started with. */
@@ -84,29 +101,8 @@ const COMMON = {
     closed({ type: Type.Enum(['text', 'json_object', 'json_schema']), json_schema: orNull(AnyObject) }),
   ),
   token_grammar: TOKEN_GRAMMAR,
-  // Fields without an effect here.
-  user: orNull(Type.String()),
-  safety_identifier: orNull(Type.String()),
-  prompt_cache_key: orNull(Type.String()),
-  prompt_cache_retention: orNull(Type.String()),
-  service_tier: orNull(Type.String()),
-  store: orNull(Type.Boolean()),
-  metadata: orNull(FewFields),
+  ...IGNORED,
 };
-
-/** Fields of OpenAI's API without an effect here; the reply lists them in a header. */
-const WITHOUT_EFFECT: readonly string[] = [
-  'user',
-  'safety_identifier',
-  'prompt_cache_key',
-  'prompt_cache_retention',
-  'service_tier',
-  'store',
-  'metadata',
-  'parallel_tool_calls',
-  'reasoning_effort',
-  'verbosity',
-];
 
 /** Fields without an effect on this server, each with its neutral value. */
 const NEUTRAL: Readonly<Record<string, unknown>> = {
@@ -166,9 +162,7 @@ export const ChatRequestSchema = closed({
   max_completion_tokens: orNull(Type.Integer({ minimum: 1 })),
   logprobs: orNull(Type.Boolean()),
   top_logprobs: orNull(Type.Integer({ minimum: 0, maximum: 20 })),
-  parallel_tool_calls: orNull(Type.Boolean()),
-  reasoning_effort: orNull(Type.String()),
-  verbosity: orNull(Type.String()),
+  ...IGNORED_IN_CHATS,
   modalities: orNull(Type.Array(Type.Literal('text'))),
 });
 export type ChatRequest = Static<typeof ChatRequestSchema>;
