@@ -28,7 +28,7 @@ export class SafetensorsError extends Error {
   override readonly name = 'SafetensorsError';
 }
 
-/** Position of a tensor in a file: bytes [start, end) of the file. */
+/** Position of a tensor: bytes [start, end) of a file. */
 interface StoredTensor {
   readonly name: string;
   readonly type: StoredType;
@@ -36,6 +36,8 @@ interface StoredTensor {
   readonly start: number;
   readonly end: number;
 }
+
+type OpenTensor = StoredTensor & { readonly handle: FileHandle };
 
 /**
  * Tensors of one safetensors file or of a sharded set, read one at a time and never all at once.
@@ -45,18 +47,12 @@ interface StoredTensor {
  * const weight = await file.read('model.norm.weight');
  */
 export class SafetensorsReader {
-  readonly tensors: ReadonlyMap<string, StoredTensor>;
-  readonly #handles: ReadonlyMap<string, FileHandle>;
+  readonly tensors: ReadonlyMap<string, OpenTensor>;
   readonly #path: string;
 
-  private constructor(
-    path: string,
-    tensors: ReadonlyMap<string, StoredTensor>,
-    handles: ReadonlyMap<string, FileHandle>,
-  ) {
+  private constructor(path: string, tensors: ReadonlyMap<string, OpenTensor>) {
     this.#path = path;
     this.tensors = tensors;
-    this.#handles = handles;
   }
 
   /**
@@ -82,8 +78,8 @@ export class SafetensorsReader {
   }
 
   static async #openFiles(path: string, files: readonly string[]): Promise<SafetensorsReader> {
-    const tensors = new Map<string, StoredTensor>();
-    const handles = new Map<string, FileHandle>();
+    const tensors = new Map<string, OpenTensor>();
+    const reader = new SafetensorsReader(path, tensors);
     try {
       for (const file of files) {
         const handle = await openModelFile(file).catch(error => {
@@ -93,26 +89,20 @@ export class SafetensorsReader {
           await handle.close();
           throw error;
         });
-        let owned = false;
-        for (const tensor of stored) {
-          tensors.set(tensor.name, tensor);
-          handles.set(tensor.name, handle);
-          owned = true;
-        }
-        if (!owned) await handle.close();
+        for (const tensor of stored) tensors.set(tensor.name, { ...tensor, handle });
+        if (stored.length === 0) await handle.close();
       }
     } catch (error) {
-      for (const handle of new Set(handles.values())) await handle.close();
+      await reader.close();
       throw error;
     }
-    return new SafetensorsReader(path, tensors, handles);
+    return reader;
   }
 
   /** The tensor as float32, in row-major order; piece by piece into `target` when it is given. */
   async read(name: string, target?: Float32Array): Promise<Float32Array> {
     const tensor = this.tensors.get(name);
-    const handle = this.#handles.get(name);
-    if (tensor === undefined || handle === undefined) {
+    if (tensor === undefined) {
       throw new SafetensorsError(
         `${this.#path} has no tensor ${name}; it has ${[...this.tensors.keys()].join(', ')}`,
       );
@@ -129,7 +119,7 @@ export class SafetensorsReader {
     for (let start = tensor.start; start < tensor.end; start += piece.length) {
       const bytes = piece.subarray(0, Math.min(piece.length, tensor.end - start));
       for (let done = 0; done < bytes.length; ) {
-        const { bytesRead } = await handle.read(bytes, done, bytes.length - done, start + done);
+        const { bytesRead } = await tensor.handle.read(bytes, done, bytes.length - done, start + done);
         if (bytesRead === 0) throw new SafetensorsError(`${this.#path} ends inside ${name}`);
         done += bytesRead;
       }
@@ -140,7 +130,8 @@ export class SafetensorsReader {
   }
 
   async close(): Promise<void> {
-    await Promise.all([...new Set(this.#handles.values())].map(handle => handle.close()));
+    const handles = new Set([...this.tensors.values()].map(({ handle }) => handle));
+    await Promise.all([...handles].map(handle => handle.close()));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
