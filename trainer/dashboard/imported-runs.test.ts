@@ -1,4 +1,5 @@
-import { readdirSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parquetWriteFile } from 'hyparquet-writer';
 import t from 'tap';
@@ -123,6 +124,32 @@ t.test('a run folder is copied without its checkpoints, and a folder of runs ref
     importRuns([join(folder, 'runs')], root),
     /runs holds the runs of ragen a: name one of them, or show all with the command `dashboard`/,
   );
+});
+
+t.test('of a run folder, links and pipes are left out, and a status that is none is refused', async t => {
+  const trajectories = () => ({ 'train-000001.jsonl': '{"turns": [], "samples": []}\n' });
+  const folder = t.testdir({
+    outside: { 'private.jsonl': 'private\n' },
+    linked: { 'status.json': '{"format": 1, "state": "finished"}', trajectories: trajectories() },
+    none: { 'status.json': 'null', trajectories: trajectories() },
+    endless: { trajectories: trajectories() },
+    away: { 'status.json': '{"format": 1, "state": "finished"}' },
+  });
+  symlinkSync('/dev/zero', join(folder, 'linked/metrics.jsonl'));
+  execFileSync('mkfifo', [join(folder, 'linked/log.txt')]);
+  symlinkSync('/dev/zero', join(folder, 'endless/status.json'));
+  symlinkSync(join(folder, 'outside'), join(folder, 'away/trajectories'));
+  const root = join(folder, 'root');
+  t.match(await importRuns([join(folder, 'linked')], root), [{ id: 'linked', episodes: 1 }]);
+  t.same(readdirSync(join(root, 'linked')).sort(), ['status.json', 'trajectories']);
+  for (const name of ['none', 'endless'])
+    await t.rejects(
+      importRuns([join(folder, name)], root),
+      /status\.json must be a regular file with a JSON object/,
+      name,
+    );
+  await t.rejects(importRuns([join(folder, 'away')], root), /no episodes in it/);
+  t.notOk(existsSync(join(root, 'away/trajectories')), 'nothing outside of the run folder is copied');
 });
 
 t.test('an unreadable record is refused with its file and line', async t => {

@@ -3,6 +3,7 @@ import {
   cpSync,
   createReadStream,
   existsSync,
+  lstatSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -16,6 +17,7 @@ import { hostname } from 'node:os';
 import { basename, extname, join, relative } from 'node:path';
 import type { RowGroup } from 'hyparquet';
 import { atEnd } from '../../shared/closing.ts';
+import { attempted, isObject } from '../../shared/json.ts';
 import { type EpisodeRecord, RUN_FILES, type RunStatus } from '../../shared/run-folder/run-files.ts';
 import { FormatError } from '../../site/compute/formats/format.ts';
 import { type OnRow, RowSplitter, TrajectoryImport } from '../../site/compute/formats/import.ts';
@@ -64,7 +66,10 @@ export async function importRuns(
   for (const path of paths) {
     const isRun = isRunFolder(path);
     const files = isRun
-      ? Object.values(RUN_FILES).flatMap(name => filesBelow(join(path, name)))
+      ? Object.values(RUN_FILES)
+          .map(name => join(path, name))
+          .filter(isNoLink)
+          .flatMap(file => filesBelow(file))
       : filesAt(path);
     left -= files.reduce((sum, file) => sum + statSync(file).size, 0);
     if (left < 0)
@@ -87,6 +92,12 @@ function freeName(name: string, taken: Set<string>): string {
 /** True for a folder that a run of ragen has written. */
 const isRunFolder = (path: string): boolean =>
   existsSync(join(path, RUN_FILES.status)) && existsSync(join(path, RUN_FILES.trajectories));
+
+/** True for a regular file and a folder: not for a link out of the run, a pipe or a device, which have no end. */
+function isNoLink(path: string): boolean {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  return stats !== undefined && (stats.isFile() || stats.isDirectory());
+}
 
 /**
  * The files in a folder and below that have a fitting name, or the file itself; none where nothing is.
@@ -117,15 +128,22 @@ function copiedRun(files: readonly string[], path: string, root: string, id: str
     0,
   );
   if (episodes === 0) throw new Error(`${path}: no episodes in it; tracking.trajectories_every keeps some`);
-  const { state } = JSON.parse(readFileSync(join(folder, RUN_FILES.status), 'utf8')) as RunStatus;
+  const status = attempted(() => JSON.parse(readFileSync(join(folder, RUN_FILES.status), 'utf8')));
+  if (!isObject(status))
+    throw new Error(`${path}: ${RUN_FILES.status} must be a regular file with a JSON object`);
   const note = `${path}: a copy of a run that is training; the command \`dashboard\` shows how it continues`;
-  return { id, episodes, formats: ['ragen'], notes: state === 'running' ? [note] : [] };
+  return { id, episodes, formats: ['ragen'], notes: status.state === 'running' ? [note] : [] };
 }
 
 function linesIn(file: string): number {
-  const bytes = readFileSync(file);
+  const handle = openSync(file, 'r');
+  using _handle = atEnd(() => closeSync(handle));
+  const chunk = Buffer.allocUnsafe(MIB);
   let lines = 0;
-  for (let at = bytes.indexOf(0x0a); at !== -1; at = bytes.indexOf(0x0a, at + 1)) lines++;
+  for (let length = readSync(handle, chunk); length > 0; length = readSync(handle, chunk)) {
+    const bytes = chunk.subarray(0, length);
+    for (let at = bytes.indexOf(0x0a); at !== -1; at = bytes.indexOf(0x0a, at + 1)) lines++;
+  }
   return lines;
 }
 
