@@ -1,4 +1,5 @@
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { appendJsonLine, readJsonLines, reopenJsonLines, writeJsonLines } from './jsonlines.ts';
@@ -38,4 +39,14 @@ t.test('a file that is appended to again loses a line cut off at its end, wherev
   const before = readFileSync(file);
   reopenJsonLines(file);
   t.same(readFileSync(file), before, 'a whole file stays as it is');
+});
+
+t.test('a pipe or a device is refused: reading it may never end', async t => {
+  const folder = t.testdir();
+  execFileSync('mkfifo', [join(folder, 'pipe.jsonl')]);
+  symlinkSync('/dev/zero', join(folder, 'zero.jsonl'));
+  for (const name of ['pipe.jsonl', 'zero.jsonl']) {
+    t.throws(() => readJsonLines(join(folder, name)), /jsonl is not a regular file/);
+    t.throws(() => reopenJsonLines(join(folder, name)), /jsonl is not a regular file/);
+  }
 });

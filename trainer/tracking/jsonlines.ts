@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import { appendFileSync, readFileSync, statSync, truncateSync } from 'node:fs';
 import { jsonOf } from '../../shared/json.ts';
 import { replaceFileSync } from '../../shared/replace-file.ts';
 
@@ -36,13 +36,20 @@ export function readGivenJsonLines(file: string): NumberedValue[] {
 /**
  * The values of a JSON Lines file that this program writes; none when it does not exist. An incomplete last line (the
  * writer was killed) is left out.
- * @throws SyntaxError when any other line is not JSON
+ * @throws SyntaxError when any other line is not JSON; Error for anything but a regular file
  */
 export function readJsonLines(file: string): unknown[] {
-  if (!existsSync(file)) return [];
+  if (!isThere(file)) return [];
   const lines = readFileSync(file, 'utf8').split('\n');
   lines.pop();
   return lines.map((line, i) => parseLine(line, `${file}:${i + 1}`));
+}
+
+/** @throws Error for a pipe, device or folder: reading it may never end */
+function isThere(file: string): boolean {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  if (stats && !stats.isFile()) throw new Error(`${file} is not a regular file`);
+  return stats !== undefined;
 }
 
 const parseLine = (text: string, place: string): unknown =>
@@ -54,7 +61,7 @@ const parseLine = (text: string, place: string): unknown =>
  * @throws SyntaxError when any other line is not JSON
  */
 export function reopenJsonLines(file: string): unknown[] {
-  if (!existsSync(file)) return [];
+  if (!isThere(file)) return [];
   const bytes = readFileSync(file);
   const end = bytes.lastIndexOf(NEWLINE) + 1;
   if (end < bytes.length) truncateSync(file, end);

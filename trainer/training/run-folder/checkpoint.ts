@@ -6,6 +6,7 @@ import {
   realpathSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join, relative, sep } from 'node:path';
@@ -207,6 +208,7 @@ export function readCheckpoint(folder: string): Checkpoint {
 
 function readState(file: string): TrainerState {
   try {
+    if (!statSync(file).isFile()) throw new Error('it is not a regular file');
     const state = JSON.parse(readFileSync(file, 'utf8')) as TrainerState;
     checkState(state);
     return state;
