@@ -88,6 +88,14 @@ t.test('a sharded checkpoint is read through its index', async t => {
   }
   await writeFile(join(folder, 'm.safetensors.index.json'), index('m-1.safetensors'));
   await t.rejects(SafetensorsReader.open(join(folder, 'm.safetensors')), /places b in m-1\.safetensors/);
+  await writeSafetensors(join(folder, 'm-2.safetensors'), [
+    { name: 'a', shape: [1], data: Float32Array.of(2) },
+  ]);
+  await writeFile(join(folder, 'm.safetensors.index.json'), index('m-2.safetensors'));
+  await t.rejects(
+    SafetensorsReader.open(join(folder, 'm.safetensors')),
+    /m-2\.safetensors holds a, as another shard does/,
+  );
 });
 
 t.test('broken files are rejected with the reason', async t => {
@@ -104,6 +112,11 @@ t.test('broken files are rejected with the reason', async t => {
     new Uint8Array(8),
   );
   await t.rejects(SafetensorsReader.open(int), /stored as I64; readable are F32, F16, BF16/);
+  for (const header of [null, [], 3])
+    await t.rejects(
+      SafetensorsReader.open(await handWritten('g', header, new Uint8Array())),
+      /has a header that is no JSON object/,
+    );
   await writeFile(join(folder, 'f'), await readFile(new URL(import.meta.url)));
   await t.rejects(SafetensorsReader.open(join(folder, 'f')), /not a safetensors file/);
   const empty = { dtype: 'F32', shape: [0], data_offsets: [0, 0] };

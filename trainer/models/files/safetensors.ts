@@ -1,6 +1,6 @@
 import { type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { jsonOf } from '../../../shared/json.ts';
+import { isObject, jsonOf } from '../../../shared/json.ts';
 import { replaceFile } from '../../../shared/replace-file.ts';
 import { readGgufHeader } from '../gguf/gguf-file.ts';
 import { isGgufName } from '../gguf/gguf-texts.ts';
@@ -89,6 +89,11 @@ export class SafetensorsReader {
           await handle.close();
           throw error;
         });
+        const twice = stored.find(({ name }) => tensors.has(name));
+        if (twice) {
+          await handle.close();
+          throw new SafetensorsError(`${file} holds ${twice.name}, as another shard does`);
+        }
         for (const tensor of stored) tensors.set(tensor.name, { ...tensor, handle });
         if (stored.length === 0) await handle.close();
       }
@@ -221,7 +226,8 @@ async function readHeader(handle: FileHandle, file: string): Promise<StoredTenso
     text.toString('utf8'),
     reason => new SafetensorsError(`${file} has a header that is not JSON: ${reason}`),
   );
-  const { __metadata__: _, ...entries } = header as { [name: string]: unknown };
+  if (!isObject(header)) throw new SafetensorsError(`${file} has a header that is no JSON object`);
+  const { __metadata__: _, ...entries } = header;
   return Object.entries(entries).map(([name, entry]) =>
     storedTensor(file, size, HEADER_LENGTH_BYTES + length, name, entry),
   );

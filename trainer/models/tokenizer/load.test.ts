@@ -130,6 +130,23 @@ t.test('a broken file is named', async t => {
   await t.rejects(loadTokenizer(t.testdir()), /tokenizer\.json/);
 });
 
+t.test('a tokenizer.json of wrong types is named', async t => {
+  const bpe = (model: object) => ({
+    added_tokens: [],
+    pre_tokenizer: { type: 'ByteLevel' },
+    decoder: { type: 'ByteLevel' },
+    model: { type: 'BPE', vocab: { a: 0 }, merges: [['a', 'a']], ...model },
+  });
+  for (const [value, message] of [
+    [null, /x\/tokenizer\.json must hold a JSON object/],
+    [[], /x\/tokenizer\.json must hold a JSON object/],
+    [{}, /x\/tokenizer\.json is not a tokenizer: /],
+    [bpe({ merges: [null] }), /x\/tokenizer\.json is not a tokenizer: /],
+    [bpe({ vocab: null }), /x\/tokenizer\.json is not a tokenizer: /],
+  ] as const)
+    t.throws(() => tokenizerFromFiles({ [TOKENIZER_FILE]: JSON.stringify(value) }, 'x'), message);
+});
+
 t.test('a word-level tokenizer gives text back exactly', async t => {
   const tokenizer = buildWordTokenizer([
     '#',

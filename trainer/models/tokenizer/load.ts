@@ -59,7 +59,7 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
     ? new WordTokenizer(model, names)
     : isByteLevel(model)
       ? new ByteTokenizer(model)
-      : new SubwordTokenizer(model, config);
+      : named(`${origin}/${TOKENIZER_FILE} is not a tokenizer`, () => new SubwordTokenizer(model, config));
   const idOf = (name: string | undefined) => (name === undefined ? undefined : coder.idOf(name));
   return Object.assign(coder, {
     files,
@@ -67,6 +67,15 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
     eosTokenId: idOf(names.eos_token),
     padTokenId: idOf(names.pad_token),
   });
+}
+
+/** Runs a library on an untrusted file. @throws Error naming the file */
+function named<T>(fault: string, make: () => T): T {
+  try {
+    return make();
+  } catch (error) {
+    throw new Error(`${fault}: ${(error as Error).message}`, { cause: error });
+  }
 }
 
 /** BPE, WordPiece and Unigram, through @huggingface/tokenizers. */
@@ -161,8 +170,11 @@ function chatTemplateOf(config: JsonObject): string | undefined {
   return undefined;
 }
 
-const parse = (text: string, file: string): JsonObject =>
-  jsonOf(text, reason => new Error(`${file} is not valid JSON: ${reason}`)) as JsonObject;
+function parse(text: string, file: string): JsonObject {
+  const value = jsonOf(text, reason => new Error(`${file} is not valid JSON: ${reason}`));
+  if (!isObject(value)) throw new Error(`${file} must hold a JSON object`);
+  return value;
+}
 
 /** Largest size of a vocabulary, sixteen times that of the largest published ones. */
 const MAX_VOCABULARY = 2 ** 22;
