@@ -162,6 +162,17 @@ t.test('a checkpoint of another format is refused', async t => {
   t.throws(() => latestCheckpoint(run), /format 7; this version reads 1/);
 });
 
+t.test('a checkpoint with a pipe or a device as its state is damaged, and waits for nothing', async t => {
+  for (const make of [
+    (file: string) => void execFileSync('mkfifo', [file]),
+    (file: string) => symlinkSync('/dev/zero', file),
+  ]) {
+    const run = runFolderAt(t.testdir({ checkpoints: { 'step-000001': {} } }));
+    make(join(run.checkpoints, 'step-000001/trainer.json'));
+    t.throws(() => latestCheckpoint(run), /trainer\.json: it is not a regular file/);
+  }
+});
+
 t.test('a state with an edited part is refused by the name of the part', async t => {
   const run = runFolderAt(t.testdir());
   await saveCheckpoint(run, { ...initialState(0), step: 1 }, save, 2);
