@@ -33,7 +33,8 @@ import { parseRope, scalingToJson } from './rope.ts';
  * (`rope_parameters`).
  * @throws ModelConfigError naming the key, its value and what is supported
  */
-export function parseConfig(file: JsonObject): DecoderConfig {
+export function parseConfig(file: unknown): DecoderConfig {
+  if (!isObject(file)) throw new ModelConfigError('it must hold a JSON object');
   const family = familyOf(file.model_type);
   const json: JsonObject = { ...family.defaults, ...file };
   if (json.quantization_config != null) {

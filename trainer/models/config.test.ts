@@ -144,3 +144,7 @@ t.test('unsupported model settings are refused by name', async t => {
     t.throws(() => parseConfig(json), { name: ModelConfigError.name, message });
   t.throws(() => scratchConfig({ vocabularySize: 46, hiddenSize: 62 }), /size of a head/);
 });
+
+t.test('a file without an object is refused', async t => {
+  for (const value of [null, [], 3]) t.throws(() => parseConfig(value), /must hold a JSON object/);
+});

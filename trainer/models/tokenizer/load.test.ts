@@ -133,18 +133,30 @@ t.test('a broken file is named', async t => {
 t.test('a tokenizer.json of wrong types is named', async t => {
   const bpe = (model: object) => ({
     added_tokens: [],
+    normalizer: null,
     pre_tokenizer: { type: 'ByteLevel' },
+    post_processor: null,
     decoder: { type: 'ByteLevel' },
-    model: { type: 'BPE', vocab: { a: 0 }, merges: [['a', 'a']], ...model },
+    model: { type: 'BPE', vocab: { a: 0 }, merges: [], ...model },
   });
   for (const [value, message] of [
     [null, /x\/tokenizer\.json must hold a JSON object/],
     [[], /x\/tokenizer\.json must hold a JSON object/],
-    [{}, /x\/tokenizer\.json is not a tokenizer: /],
-    [bpe({ merges: [null] }), /x\/tokenizer\.json is not a tokenizer: /],
-    [bpe({ vocab: null }), /x\/tokenizer\.json is not a tokenizer: /],
+    [{}, /x\/tokenizer\.json cannot be used: /],
+    [bpe({ merges: [null] }), /x\/tokenizer\.json cannot be used: /],
+    [bpe({ vocab: null }), /x\/tokenizer\.json cannot be used: /],
   ] as const)
     t.throws(() => tokenizerFromFiles({ [TOKENIZER_FILE]: JSON.stringify(value) }, 'x'), message);
+  const template = (chat_template: unknown) => () =>
+    tokenizerFromFiles(
+      {
+        [TOKENIZER_FILE]: JSON.stringify(bpe({ merges: [] })),
+        [TOKENIZER_CONFIG_FILE]: JSON.stringify({ chat_template }),
+      },
+      'x',
+    );
+  t.throws(template('{{'.concat('('.repeat(100_000))), /the chat template of x cannot be used: /);
+  t.equal(template([null, 3])().chatTemplate, undefined);
 });
 
 t.test('a word-level tokenizer gives text back exactly', async t => {

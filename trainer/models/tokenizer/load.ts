@@ -59,22 +59,25 @@ export function tokenizerFromFiles(files: { readonly [name: string]: string }, o
     ? new WordTokenizer(model, names)
     : isByteLevel(model)
       ? new ByteTokenizer(model)
-      : named(`${origin}/${TOKENIZER_FILE} is not a tokenizer`, () => new SubwordTokenizer(model, config));
+      : named(`${origin}/${TOKENIZER_FILE}`, () => new SubwordTokenizer(model, config));
   const idOf = (name: string | undefined) => (name === undefined ? undefined : coder.idOf(name));
   return Object.assign(coder, {
     files,
-    chatTemplate: source === undefined ? undefined : new ChatTemplate(source, names),
+    chatTemplate:
+      source === undefined
+        ? undefined
+        : named(`the chat template of ${origin}`, () => new ChatTemplate(source, names)),
     eosTokenId: idOf(names.eos_token),
     padTokenId: idOf(names.pad_token),
   });
 }
 
 /** Runs a library on an untrusted file. @throws Error naming the file */
-function named<T>(fault: string, make: () => T): T {
+function named<T>(file: string, make: () => T): T {
   try {
     return make();
   } catch (error) {
-    throw new Error(`${fault}: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${file} cannot be used: ${(error as Error).message}`, { cause: error });
   }
 }
 
@@ -164,8 +167,8 @@ function chatTemplateOf(config: JsonObject): string | undefined {
   const value = config.chat_template;
   if (typeof value === 'string') return value;
   if (!Array.isArray(value)) return undefined;
-  for (const entry of value as readonly JsonObject[]) {
-    if (entry.name === 'default') return String(entry.template);
+  for (const entry of value) {
+    if (isObject(entry) && entry.name === 'default') return String(entry.template);
   }
   return undefined;
 }
