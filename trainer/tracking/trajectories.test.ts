@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Episode } from '../rollout/episode.ts';
 import { readJsonLines } from './jsonlines.ts';
-import { TrajectoryWriter } from './trajectories.ts';
+import { readRecorded, TrajectoryWriter } from './trajectories.ts';
 
 const episodeOf = (...ids: readonly number[]): Episode => ({
   episodeId: 'e',
@@ -54,3 +54,26 @@ t.test(
     ]);
   },
 );
+
+t.test('a line that is not an episode is named with its file', t => {
+  const trajectories = t.testdir();
+  const whole = '{"turns":[],"samples":[]}\n';
+  const wrong = [
+    'null',
+    '[]',
+    '{"turns":null,"samples":[]}',
+    '{"turns":[null],"samples":[]}',
+    '{"turns":[]}',
+  ];
+  for (const line of wrong) {
+    writeFileSync(join(trajectories, 'train-000001.jsonl'), `${whole}${line}\n`);
+    t.throws(
+      () => readRecorded({ trajectories }, 'train', 1),
+      /train-000001\.jsonl:2 is not an episode: it must have lists of turns and samples/,
+      line,
+    );
+  }
+  writeFileSync(join(trajectories, 'train-000001.jsonl'), whole);
+  t.equal(readRecorded({ trajectories }, 'train', 1).length, 1);
+  t.end();
+});

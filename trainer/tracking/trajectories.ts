@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { camelized } from '../../shared/camelized.ts';
+import { isObject } from '../../shared/json.ts';
 import { withoutImages } from '../../shared/observation-parts.ts';
 import type {
   GroupRecord,
@@ -195,14 +196,22 @@ export function recordedSteps(run: {
     .sort((a, b) => a.step - b.step || a.kind.localeCompare(b.kind));
 }
 
-/** The episodes of a file. @throws Error for an unreadable file */
+/** The episodes of a file. @throws Error for an unreadable file, and a line that is not an episode */
 export function readRecorded(
   run: { readonly trajectories: string },
   kind: RecordedKind,
   step: number,
 ): TrajectoryRecord[] {
-  return readJsonLines(join(run.trajectories, nameOf(kind, step))) as TrajectoryRecord[];
+  const file = join(run.trajectories, nameOf(kind, step));
+  const records = readJsonLines(file);
+  const wrong = records.findIndex(record => !isRecord(record));
+  if (wrong !== -1)
+    throw new Error(`${file}:${wrong + 1} is not an episode: it must have lists of turns and samples`);
+  return records as TrajectoryRecord[];
 }
+
+const isRecord = (value: unknown): boolean =>
+  isObject(value) && [value.turns, value.samples].every(list => Array.isArray(list) && list.every(isObject));
 
 /** The episode in a record, with every token as sampled. */
 export function episodeOfRecord(record: TrajectoryRecord): Episode {
