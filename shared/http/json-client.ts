@@ -47,8 +47,10 @@ export class HttpError extends Error {
 
 const PASSING_STATUS: ReadonlySet<number> = new Set([408, 409, 425, 429, 500, 502, 503, 504]);
 const MAX_REPLY_BYTES = 64 * 2 ** 20;
+/** Longest wait for a connection: a host that is gone says nothing, and replies may take minutes. */
+const CONNECT_MS = 10_000;
 const EXCERPT_LENGTH = 300;
-const LATE = [errors.ConnectTimeoutError, errors.HeadersTimeoutError, errors.BodyTimeoutError, LateBody];
+const LATE = [errors.HeadersTimeoutError, errors.BodyTimeoutError, LateBody];
 
 /** Sends JSON requests to one server, each once; `retry` repeats them. */
 export class JsonClient {
@@ -62,7 +64,7 @@ export class JsonClient {
     this.#options = options;
     const { timeoutMs, connections, maxBytes = MAX_REPLY_BYTES } = options;
     this.#agent = new Agent({
-      connect: { timeout: timeoutMs },
+      connect: { timeout: Math.min(CONNECT_MS, timeoutMs) },
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       maxResponseSize: maxBytes,

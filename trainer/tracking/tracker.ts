@@ -47,9 +47,9 @@ export function openTracker(
 ): Tracker {
   const isDone = (step: number, isValidation: boolean) =>
     step <= (isValidation ? done.validation : done.step);
+  const rows = keepRows<{ step: number }>(files.metrics, row => isDone(row.step, VALIDATION_MARK in row));
   // Pages look for this file from the start of a run.
   appendFileSync(files.metrics, '');
-  const rows = keepRows<{ step: number }>(files.metrics, row => isDone(row.step, VALIDATION_MARK in row));
   keepRows<{ step: number; name: string }>(files.tables, ({ step, name }) =>
     isDone(step, name.startsWith(VALIDATION_TABLES)),
   );

@@ -6,7 +6,7 @@ const step = Number(process.env.HALT_AT_STEP);
 const { appendFileSync } = fs;
 fs.appendFileSync = (file, text, options) => {
   appendFileSync(file, text, options);
-  if (!String(file).endsWith('metrics.jsonl')) return;
+  if (!String(file).endsWith('metrics.jsonl') || text === '') return;
   const row = JSON.parse(String(text));
   if ('train/success' in row && row.step === step) process.kill(process.pid, 'SIGSTOP');
 };
