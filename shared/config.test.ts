@@ -137,6 +137,7 @@ t.test('missing required keys, missing files, circles and broken YAML are named'
   t.equal(load(t, chain(3)).seed, 1);
   const long = `# ${'x'.repeat(4 * 2 ** 20)}\nseed: 1`;
   t.match(message({ 'run.yaml': long }), /has 4194314 bytes, and a config file at most 4194304/);
+  t.match(message({ 'run.yaml': 'extends: /dev/zero' }), /is not a regular file, extended by .*run\.yaml/);
   t.match(problemsOf(() => load(t, { 'run.yaml': '__proto__: {seed: 3}' }))[0].key, '__proto__');
   t.match(
     message({ 'run.yaml': 'seed: 1\ntags:\n  A: {env_id: X,\n    env_id: Y}\n' }),

@@ -258,8 +258,12 @@ function readLayers(
   };
   if (trail.length > DEEPEST_EXTENDS) fail(`extends files more than ${DEEPEST_EXTENDS} levels deep`);
   if (trail.includes(file)) fail(`extends itself through ${[...trail, file].map(shown).join(' → ')}`);
-  const bytes = attempted(() => statSync(file).size) ?? 0;
-  if (bytes > MAX_BYTES) fail(`has ${bytes} bytes, and a config file at most ${MAX_BYTES}`);
+  const stats = attempted(() => statSync(file));
+  if (stats && stats.size > MAX_BYTES)
+    fail(`has ${stats.size} bytes, and a config file at most ${MAX_BYTES}`);
+  // One that is given may be a pipe; one that a file of somebody else names may be a device without an end.
+  if (stats?.isFile() === false && trail.length > 0)
+    fail(`is not a regular file, extended by ${shown(trail.at(-1)!)}`);
   let text = '';
   try {
     text = readFileSync(file, 'utf8');
